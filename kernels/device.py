@@ -1,0 +1,42 @@
+"""Which device a configuration, a table row or a measurement belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, order=True)
+class DeviceKey:
+    """Architecture and number of compute units (SMs on NVIDIA); product names are for display only."""
+
+    arch: str
+    cu_count: int
+
+    def __str__(self) -> str:
+        return f"{self.arch}-{self.cu_count}cu"
+
+    @property
+    def is_amd(self) -> bool:
+        return self.arch.startswith("gfx")
+
+    @property
+    def has_scaled_fp4(self) -> bool:
+        """True where the conversion to FP4 and the scaled FP4 matrix instruction exist and are used here."""
+        return self.arch == "gfx950"
+
+
+GFX950 = DeviceKey("gfx950", 256)  # MI350X and MI355X: 8 XCDs of 32 compute units (AMD CDNA 4 white paper)
+
+
+def local_device(index: int | None = None) -> DeviceKey | None:
+    """Key of local GPU ``index`` (default: the current one), or None without a GPU that torch can use."""
+    if not torch.cuda.is_available():
+        return None
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device() if index is None else index)
+    if torch.version.hip:
+        arch = properties.gcnArchName.split(":")[0]
+    else:
+        arch = f"sm_{properties.major}{properties.minor}"
+    return DeviceKey(arch, properties.multi_processor_count)

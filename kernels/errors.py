@@ -1,0 +1,43 @@
+"""Errors of the project. A :class:`KernelError` carries the ``outcome`` word that the results store."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """The user's input is wrong; the message is one line: what, where, how to cure it."""
+
+
+class KernelError(Exception):
+    """A configuration did not yield a valid result; the search records ``outcome`` and goes on."""
+
+    outcome = "crashed"
+
+
+class IllegalConfigError(KernelError):
+    """The configuration cannot run this shape on this device; nothing was compiled or launched."""
+
+    outcome = "illegal"
+
+
+class CompileError(KernelError):
+    """The compiler rejected the configuration."""
+
+    outcome = "compile_error"
+
+
+class ResourceLimitError(KernelError):
+    """The compiled kernel spills, needs more LDS than a CU has, or lost its scaled MFMA."""
+
+    outcome = "resource_limit"
+
+
+class WrongResultError(KernelError):
+    """The kernel ran and its output differs from the reference."""
+
+    outcome = "wrong_result"
+
+
+class TimedOutError(KernelError):
+    """The compilation or the run exceeded its time limit."""
+
+    outcome = "timed_out"

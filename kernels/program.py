@@ -1,0 +1,85 @@
+"""A GEMM as data: the buffers and the kernel launches of one configuration at one shape.
+
+The same :class:`Program` is launched on a device, compiled offline, and executed by the simulator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+ITEM_BYTES = {"bf16": 2, "fp32": 4, "u8": 1}  # Triton's names of element types
+Role = Literal["input", "workspace", "output"]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One tensor of a program.
+
+    Args:
+        name: ``a``, ``b``, ``b_scale``, ``out`` for the caller's tensors, any other name for a workspace.
+        dtype: Element type: ``bf16``, ``fp32`` or ``u8``.
+        shape: Extents in elements; the storage of ``a`` may have a larger row stride.
+        role: Who owns it; a workspace and the output hold garbage before the first launch.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    role: Role
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One kernel launch.
+
+    Args:
+        kernel: The ``triton.jit`` function.
+        grid: Workgroups in x, y, z.
+        args: Run-time arguments in the kernel's order: a ``str`` names a buffer, an ``int`` is an i32.
+        constexprs: Compile-time arguments.
+        options: Launch options such as ``num_warps``; the ones a backend does not know are dropped at launch.
+    """
+
+    kernel: Any  # triton.runtime.JITFunction, or InterpretedFunction under TRITON_INTERPRET=1
+    grid: tuple[int, int, int]
+    args: Mapping[str, str | int]
+    constexprs: Mapping[str, int | str | bool]
+    options: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(self.kernel.__name__)
+
+    @property
+    def workgroups(self) -> int:
+        return math.prod(self.grid)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Buffers and launches, in order, that compute ``out = Q(a) @ b.T``."""
+
+    buffers: tuple[Buffer, ...]
+    calls: tuple[KernelCall, ...]
+
+    def buffer(self, name: str) -> Buffer:
+        """The buffer called ``name``.
+
+        Raises:
+            KeyError: There is none.
+        """
+        for buffer in self.buffers:
+            if buffer.name == name:
+                return buffer
+        raise KeyError(name)
+
+    @property
+    def workspaces(self) -> tuple[Buffer, ...]:
+        return tuple(buffer for buffer in self.buffers if buffer.role == "workspace")

@@ -1,0 +1,105 @@
+"""MXFP4 quantisation in Triton: the device functions of every family, and the standalone kernel.
+
+The arithmetic is the EVEN rule of ``kernels.formats``: per 32 values of K one E8M0 scale byte, E2M1 codes with
+ties to even, the even k in the low nibble, and byte 255 for a block that holds a NaN.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+# v_cvt_scalef32_pk_fp4_f32 rounds two floats to one byte of its destination and keeps the other bytes. It reads the
+# exponent field of the scale only, so byte << 23 is the scale for every byte (AMD CDNA 4 ISA manual).
+CVT_PK_FP4 = tl.constexpr("v_cvt_scalef32_pk_fp4_f32 $0, $1, $2, $3")
+CVT_PK_FP4_CONSTRAINTS = tl.constexpr("=v,v,v,v")
+
+
+@triton.jit
+def scale_byte(amax_bits):
+    """E8M0 byte of a block from the bits of its largest magnitude as fp32 (int32 in, int32 out)."""
+    exponent = ((amax_bits + 0x200000) >> 23) & 0xFF  # rounds up from mantissa 1.75
+    byte = tl.where(exponent == 255, 254, tl.maximum(exponent, 2) - 2)  # Inf has no exponent: the largest scale
+    return tl.where(amax_bits > 0x7F800000, 255, byte)
+
+
+@triton.jit
+def e2m1_codes(magnitude, sign):
+    """E2M1 codes (int32, 0 to 15) of scaled magnitudes (fp32, not negative) and sign bits (int32, 0 or 1).
+
+    Below 1 the grid is uniform: adding 2**22 leaves round-to-even(2 * magnitude) in the mantissa. From 1 on the
+    top mantissa bit is kept, rounded to even on the bits.
+    """
+    clipped = tl.minimum(magnitude, 6.0)
+    small = (clipped + 4194304.0).to(tl.int32, bitcast=True) & 7
+    bits = clipped.to(tl.int32, bitcast=True)
+    large = (bits + 0x1FFFFF + ((bits >> 22) & 1) - (126 << 23)) >> 22
+    return tl.where(clipped < 1.0, small, large) | (sign << 3)
+
+
+@triton.jit
+def quantize_tile(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr, QUANTIZER: tl.constexpr):
+    """Quantise x [ROWS, COLUMNS] of bf16 to packed codes [ROWS, COLUMNS//2] and scales [ROWS, COLUMNS//32], uint8."""
+    x = x.to(tl.float32)
+    bits = x.to(tl.int32, bitcast=True)
+    blocks = tl.reshape(bits & 0x7FFFFFFF, (ROWS, COLUMNS // 32, 32))
+    byte = scale_byte(tl.max(blocks, axis=2))  # integers: a NaN is the largest of all
+    group = tl.broadcast_to(tl.expand_dims(byte, 2), (ROWS, COLUMNS // 32, 16))
+    group = tl.reshape(group, (ROWS, COLUMNS // 2))  # the scale byte of each packed pair
+    even, odd = tl.split(tl.reshape(x, (ROWS, COLUMNS // 2, 2)))
+    if QUANTIZER == "hardware":
+        scale = (group << 23).to(tl.float32, bitcast=True)
+        word = tl.inline_asm_elementwise(
+            CVT_PK_FP4, CVT_PK_FP4_CONSTRAINTS, [even, odd, scale], dtype=tl.int32, is_pure=True, pack=1
+        )
+        packed = (word & 0xFF).to(tl.uint8)
+    else:
+        # 2**-(byte - 127); its exponent field is 0 for byte 254, where the value is the subnormal 2**-127.
+        inverse = tl.where(group == 254, 0x00400000, (254 - group) << 23).to(tl.float32, bitcast=True)
+        even_sign = (even.to(tl.int32, bitcast=True) >> 31) & 1
+        odd_sign = (odd.to(tl.int32, bitcast=True) >> 31) & 1
+        low = e2m1_codes(tl.abs(even) * inverse, even_sign)
+        high = e2m1_codes(tl.abs(odd) * inverse, odd_sign)
+        packed = (low | (high << 4)).to(tl.uint8)
+    return packed, byte.to(tl.uint8)
+
+
+@triton.jit
+def shuffled_scale_offset(row, group, PADDED_GROUPS: tl.constexpr):
+    """Byte offset of scale (row, group) in the shuffled layout of ``kernels.layouts``."""
+    return (
+        (row // 32) * (32 * PADDED_GROUPS)
+        + (group // 8) * 256
+        + (group % 4) * 64
+        + (row % 16) * 4
+        + ((group // 4) % 2) * 2
+        + (row // 16) % 2
+    )
+
+
+@triton.jit(do_not_specialize=["M"])
+def quantize_kernel(
+    a_ptr, codes_ptr, scale_ptr,
+    M, stride_am,
+    K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
+    QUANTIZER: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
+):  # fmt: skip
+    """Quantise a [BLOCK_M, BLOCK_K] tile of A to packed row-major codes and shuffled scales.
+
+    Pad bytes of the scales are left as they are: no kernel of the project reads them unmasked.
+    """
+    pid = tl.program_id(0)
+    num_k: tl.constexpr = (K + BLOCK_K - 1) // BLOCK_K
+    offs_m = (pid // num_k) * BLOCK_M + tl.arange(0, BLOCK_M)
+    k = (pid % num_k) * BLOCK_K
+    row = offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m
+    offs_k = k + tl.arange(0, BLOCK_K)
+    inside = (offs_m < M)[:, None]
+    a = tl.load(a_ptr + row[:, None] * stride_am + offs_k[None, :], mask=inside & (offs_k < K)[None, :], other=0.0)
+    packed, byte = quantize_tile(a, BLOCK_M, BLOCK_K, QUANTIZER)
+    offs_kb = k // 2 + tl.arange(0, BLOCK_K // 2)
+    codes = codes_ptr + row[:, None] * (K // 2) + offs_kb[None, :]
+    tl.store(codes, packed, mask=inside & (offs_kb < K // 2)[None, :])
+    group = k // 32 + tl.arange(0, BLOCK_K // 32)
+    offsets = shuffled_scale_offset(row[:, None], group[None, :], (K // 32 + 7) // 8 * 8)
+    tl.store(scale_ptr + offsets, byte, mask=inside & (group < K // 32)[None, :])

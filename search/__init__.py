@@ -1,0 +1,1 @@
+"""The search: spaces, studies, evaluators, results, reports and file formats."""

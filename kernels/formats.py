@@ -17,7 +17,7 @@ from kernels.problem import BLOCK
 
 Rule = Literal["even", "floor", "rceil"]
 
-RULES: Final[tuple[str, ...]] = get_args(Rule)
+RULES: Final[tuple[Rule, ...]] = get_args(Rule)
 E2M1_MAGNITUDES: Final = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # by code & 7; bit 3 is the sign
 E8M0_BIAS: Final = 127  # byte b is the scale 2**(b - 127)
 E8M0_MAX: Final = 254  # largest scale, 2**127
@@ -26,8 +26,8 @@ INPUT_DTYPES: Final = (torch.bfloat16, torch.float16, torch.float32)  # each con
 
 _FP32_INF: Final = 0x7F800000
 _E2M1_EMAX: Final = 2  # exponent of 6.0, the largest magnitude
-# |x| / scale in eighths, rounded down to quarters, plus one if that dropped a bit. A code starts on its tie with
-# the code below if it is even (.75 1.75 3.5), else above that tie (.25 1.25 2.5 5).
+# |x| / scale in eighths, rounded down to quarters, plus one if that dropped a bit. A code starts on its tie
+# with the code below if it is even itself (.75 1.75 3.5), else above that tie (.25 1.25 2.5 5).
 _CODE_STARTS: Final = (3, 6, 11, 14, 21, 28, 41)
 _ELEMENTS_PER_SLICE: Final = 1 << 22
 
@@ -113,8 +113,8 @@ def quantize(x: torch.Tensor, rule: Rule = "even") -> Mxfp4Tensor:
     (AITER's Triton quantiser); ``floor``: u = floor(log2 a) - 2 (MX v1.0);
     ``rceil``: u = ceil(log2(a / 6)) (AITER's HIP quantiser, triton_kernels).
 
-    Magnitudes above 6 saturate to 6. A block of zeros has scale byte 0. A block with Inf has 254, and its Infs
-    become 6. A block with NaN has 255, so that it dequantises to NaN; its codes mean nothing.
+    Magnitudes above 6 saturate to 6. A block of zeros has scale byte 0. A block with Inf has 254, and its
+    Infs become 6. A block with NaN has 255, so that it dequantises to NaN; its codes mean nothing.
 
     Args:
         x: [..., K], bfloat16, float16 or float32, any strides, any device.

@@ -1,0 +1,46 @@
+"""Run a :class:`~kernels.program.Program` on tensors: through the GPU, or through Triton's interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from kernels import interpreter
+from kernels.program import Buffer, KernelCall, Program
+
+TORCH_DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "u8": torch.uint8}
+AMD_OPTIONS = frozenset({"waves_per_eu", "matrix_instr_nonkdim"})  # the CUDA backend rejects them
+
+
+def allocate(buffer: Buffer, device: torch.device | str) -> torch.Tensor:
+    """Uninitialised tensor for ``buffer``."""
+    return torch.empty(buffer.shape, dtype=TORCH_DTYPES[buffer.dtype], device=device)
+
+
+def backend_options(options: Mapping[str, int], *, amd: bool) -> dict[str, int]:
+    """The options that the backend knows."""
+    return {name: value for name, value in options.items() if amd or name not in AMD_OPTIONS}
+
+
+def launch_call(call: KernelCall, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Launch one kernel on the current stream, or interpret it."""
+    arguments: dict[str, Any] = {
+        name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()
+    }
+    options = backend_options(call.options, amd=torch.version.hip is not None)
+    call.kernel[call.grid](**arguments, **call.constexprs, **options)
+
+
+def launch(program: Program, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Run every call of ``program``.
+
+    Args:
+        program: What to run.
+        tensors: One tensor a buffer, by name, with at least the buffer's extents.
+    """
+    if interpreter.interpreting():
+        interpreter.install()
+    for call in program.calls:
+        launch_call(call, tensors)

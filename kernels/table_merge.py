@@ -1,0 +1,120 @@
+"""The union of two tables of one device, and why each row is in it. Nothing is read or written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kernels.table_rows import EVIDENCE, RowKey, TableRow, TunedTable
+
+Action = Literal["added", "replaced", "kept", "dropped"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of one key.
+
+    Args:
+        action: ``added``, ``replaced``: ``row`` is new; ``kept``: it was there; ``dropped``: it is left out.
+        row: The row that the action is about.
+        previous: The row that was replaced.
+        reason: One line for the user.
+    """
+
+    action: Action
+    row: TableRow
+    reason: str
+    previous: TableRow | None = None
+
+
+@dataclass(frozen=True)
+class MergeReport:
+    """The merged table with one change a key, in the order of the table."""
+
+    table: TunedTable
+    changes: tuple[Change, ...]
+
+    def count(self, action: Action) -> int:
+        """Number of changes of one kind."""
+        return sum(change.action == action for change in self.changes)
+
+
+def merge(old: TunedTable, new: TunedTable, *, min_gain: float) -> MergeReport:
+    """``old`` with those rows of ``new`` that are better evidenced, or faster beyond doubt.
+
+    Args:
+        old: Incumbents.
+        new: Challengers.
+        min_gain: Part of the incumbent's time (0.01 = 1 %) that a challenger of equal evidence must save and
+            exceed; it must also save more than the wider of the two spreads.
+
+    Raises:
+        ValueError: The tables are of different devices, or ``min_gain`` is outside [0, 1).
+    """
+    if old.device != new.device:
+        raise ValueError(f"cannot merge rows of {new.device} into a table of {old.device}")
+    if not 0 <= min_gain < 1:
+        raise ValueError(f"min_gain = {min_gain} is outside [0, 1)")
+    changes = {row.key: Change("kept", row, "no new result") for row in old.rows}
+    for row in new.rows:
+        incumbent = changes.get(row.key)
+        changes[row.key] = _added(row) if incumbent is None else _decide(incumbent.row, row, min_gain)
+    changes = _without_dead_rows(changes)
+    ordered = tuple(changes[key] for key in sorted(changes))
+    table = TunedTable(old.device, tuple(change.row for change in ordered if change.action != "dropped"))
+    return MergeReport(table, ordered)
+
+
+def _added(row: TableRow) -> Change:
+    return Change("added", row, "no row before")
+
+
+def _decide(incumbent: TableRow, challenger: TableRow, min_gain: float) -> Change:
+    if incumbent == challenger:
+        return Change("kept", incumbent, "unchanged")
+    if incumbent.evidence != challenger.evidence:
+        return _better_evidenced(incumbent, challenger)
+    if not _comparable(incumbent, challenger):
+        return _later(incumbent, challenger)
+    return _faster(incumbent, challenger, min_gain)
+
+
+def _better_evidenced(incumbent: TableRow, challenger: TableRow) -> Change:
+    if EVIDENCE.index(challenger.evidence) < EVIDENCE.index(incumbent.evidence):
+        return Change("replaced", challenger, "measured replaces predicted", incumbent)
+    return Change("kept", incumbent, "a prediction never replaces a measurement")
+
+
+def _comparable(a: TableRow, b: TableRow) -> bool:
+    """Whether two times of equal evidence are of the same kernels, by the same protocol or model."""
+    return (a.made.source_hash, a.made.protocol) == (b.made.source_hash, b.made.protocol)
+
+
+def _later(incumbent: TableRow, challenger: TableRow) -> Change:
+    differ = "kernels" if incumbent.made.source_hash != challenger.made.source_hash else "protocol"
+    if challenger.made.date >= incumbent.made.date:
+        return Change("replaced", challenger, f"the {differ} changed since {incumbent.made.date}", incumbent)
+    return Change("kept", incumbent, f"the new row is of {challenger.made.date}, before the {differ} changed")
+
+
+def _faster(incumbent: TableRow, challenger: TableRow, min_gain: float) -> Change:
+    saved_us = incumbent.cost_us - challenger.cost_us
+    noise_us = max(incumbent.spread_us or 0.0, challenger.spread_us or 0.0)
+    percent = 100 * saved_us / incumbent.cost_us
+    if saved_us <= 0:
+        return Change("kept", incumbent, f"{-percent:.2f} % slower" if saved_us else "equally fast")
+    if saved_us <= noise_us:
+        return Change("kept", incumbent, f"{percent:.2f} % faster is within the noise of {noise_us:g} us")
+    if saved_us <= min_gain * incumbent.cost_us:
+        return Change("kept", incumbent, f"{percent:.2f} % faster, {100 * min_gain:g} % are needed")
+    return Change("replaced", challenger, f"{percent:.2f} % faster", incumbent)
+
+
+def _without_dead_rows(changes: dict[RowKey, Change]) -> dict[RowKey, Change]:
+    """Drop a non-deterministic row that never serves, because a deterministic one is as good."""
+    result = dict(changes)
+    for key, change in changes.items():
+        rival = changes.get((*key[:-1], True))
+        if not change.row.deterministic and rival is not None and rival.row.rank <= change.row.rank:
+            result[key] = Change("dropped", change.row, "a deterministic row is as good", change.previous)
+    return result

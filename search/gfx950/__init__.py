@@ -1,0 +1,1 @@
+"""gfx950 without the hardware: compile, execute, predict."""

@@ -1,0 +1,104 @@
+"""Compilations kept on disk, successful or not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import uuid
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kernels.errors import CompileError
+from search.gfx950.compile import ARCH, CompiledKernel, artifact_key, compile_kernel
+
+SCHEMA = 1
+UNREADABLE = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError)  # of a torn or foreign file
+
+
+@dataclass(frozen=True)
+class ArtifactCache:
+    """Compiled kernels and compile errors by :func:`~search.gfx950.compile.artifact_key`, one file each.
+
+    Any number of processes may share a folder: a file is written under a temporary name and renamed. A file
+    that cannot be read whole counts as absent and is written again.
+
+    Args:
+        folder: Where the files lie; created on the first write.
+    """
+
+    folder: Path
+
+    def compile(
+        self,
+        fn: Any,
+        signature: Mapping[str, str],
+        constexprs: Mapping[str, object],
+        options: Mapping[str, object],
+        *,
+        divisible_by_16: Collection[str] = (),
+        arch: str = ARCH,
+        log: Path | None = None,
+    ) -> CompiledKernel:
+        """As :func:`~search.gfx950.compile.compile_kernel`, answered from the folder where possible.
+
+        Raises:
+            CompileError: The compiler rejects the kernel, now or when it was first asked.
+            OSError: The folder cannot be written.
+        """
+        key = artifact_key(fn, signature, constexprs, options, divisible_by_16=divisible_by_16, arch=arch)
+        known = self.load(key)
+        if known is None:
+            try:
+                known = compile_kernel(
+                    fn, signature, constexprs, options, divisible_by_16=divisible_by_16, arch=arch, log=log
+                )
+            except CompileError as error:
+                known = error
+            self.store(key, known)
+        if isinstance(known, CompileError):
+            raise known
+        return known
+
+    def load(self, key: str) -> CompiledKernel | CompileError | None:
+        """What was stored under ``key``; None if nothing whole was."""
+        try:
+            record = json.loads(gzip.decompress(self.path(key).read_bytes()))
+            if record["schema"] != SCHEMA or record["key"] != key:
+                return None
+            if record["error"] is not None:
+                return CompileError(record["error"])
+            return CompiledKernel(**record["kernel"])
+        except UNREADABLE:
+            return None
+
+    def store(self, key: str, result: CompiledKernel | CompileError) -> None:
+        """Keep ``result`` under ``key``; a reader sees the old file or the whole new one.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        record = {
+            "schema": SCHEMA,
+            "key": key,
+            "error": str(result) if isinstance(result, CompileError) else None,
+            "kernel": None if isinstance(result, CompileError) else asdict(result),
+        }
+        path = self.path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                file.write(gzip.compress(json.dumps(record).encode(), compresslevel=5, mtime=0))
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def path(self, key: str) -> Path:
+        """File of ``key``."""
+        return self.folder / key[:2] / f"{key}.json.gz"

@@ -1,0 +1,231 @@
+"""Triton kernels compiled for gfx950 on any machine, without a GPU or its driver."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import triton
+from triton._C.libtriton import get_cache_invalidating_env_vars
+from triton.backends.amd.compiler import HIPOptions
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.errors import TritonError
+
+from kernels.errors import CompileError
+
+ARCH = "gfx950"
+WAVE_SIZE = 64
+REASON_LENGTH = 300  # characters kept of a compiler's message
+# Raised by the compiler for a configuration it cannot build: its own errors, a failed MLIR or LLVM pass
+# (RuntimeError), and a C++ std::out_of_range from its layout arithmetic (IndexError).
+COMPILER_ERRORS = (TritonError, RuntimeError, IndexError)
+# The set-up of the compiler itself, not knobs of one kernel.
+FIXED_OPTIONS = frozenset({"arch", "backend_name", "extern_libs"})
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """One kernel as gfx950 assembly.
+
+    Args:
+        name: Symbol of the kernel.
+        arch: Architecture, ``gfx950``.
+        triton_version: Version of the compiler.
+        num_warps: Waves of one workgroup.
+        lds_bytes: LDS that the launch allocates; the assembly's own LDS size is 0.
+        compile_s: Seconds the compiler took, when it ran.
+        assembly: AMDGPU assembly text with the kernel descriptor and metadata.
+    """
+
+    name: str
+    arch: str
+    triton_version: str
+    num_warps: int
+    lds_bytes: int
+    compile_s: float
+    assembly: str
+
+
+def valid_options() -> frozenset[str]:
+    """Launch options that the installed AMD backend knows, such as ``num_warps`` or ``waves_per_eu``."""
+    return frozenset(field.name for field in fields(HIPOptions)) - FIXED_OPTIONS
+
+
+def artifact_key(
+    fn: Any,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, object],
+    options: Mapping[str, object],
+    *,
+    divisible_by_16: Collection[str] = (),
+    arch: str = ARCH,
+) -> str:
+    """SHA-256, in hex, of everything that decides the machine code of a compilation.
+
+    That is the kernel's source with every function it calls, its types, constants and alignments, the
+    options, the Triton version, the architecture, and the environment variables that Triton's compiler obeys.
+
+    Args:
+        fn: As for :func:`compile_kernel`, like all others.
+        signature: Types of the run-time arguments.
+        constexprs: Compile-time arguments.
+        options: Launch options.
+        divisible_by_16: Integer arguments known to be multiples of 16.
+        arch: Architecture.
+    """
+    _check_kernel(fn)
+    parts = (
+        fn.cache_key,
+        *(sorted(mapping.items()) for mapping in (signature, constexprs, options)),
+        sorted(divisible_by_16),
+        triton.__version__,
+        arch,
+        sorted(get_cache_invalidating_env_vars().items()),
+    )
+    return sha256(repr(parts).encode()).hexdigest()
+
+
+def compile_kernel(
+    fn: Any,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, object],
+    options: Mapping[str, object],
+    *,
+    divisible_by_16: Collection[str] = (),
+    arch: str = ARCH,
+    log: Path | None = None,
+) -> CompiledKernel:
+    """Compile ``fn`` for gfx950. Neither a GPU nor a driver is used, and Triton's own disk cache is bypassed.
+
+    Pointers are taken as 16-byte aligned and below 2 GB, as the AMD runtime does for such tensors: their
+    loads become ``buffer_load``.
+
+    Args:
+        fn: The ``triton.jit`` function.
+        signature: Triton type of each run-time argument by name: ``*bf16``, ``*u8``, ``i32``, ...
+        constexprs: Value of each compile-time argument by name.
+        options: Launch options, see :func:`valid_options`.
+        divisible_by_16: Names of integer arguments known to be multiples of 16.
+        arch: Architecture.
+        log: File for what the compiler writes on its error stream; it outlives a compiler that aborts.
+
+    Raises:
+        CompileError: The compiler rejects the kernel; the message is one line.
+        TypeError: ``fn`` is not a compilable Triton function, e.g. because TRITON_INTERPRET=1 was set.
+        ValueError: An argument has no type or value, or an option is unknown or out of range.
+    """
+    _check_kernel(fn)
+    _check_options(options)
+    source = _source(fn, signature, constexprs, divisible_by_16)
+    # FP fusion is what Triton up to 3.9 does by default; 3.9 warns when it is left open.
+    chosen = {"enable_fp_fusion": True, **options}
+    start = time.perf_counter()
+    with _captured_stderr(log) as stream, _private_cache():
+        try:
+            built = triton.compile(source, target=GPUTarget("hip", arch, WAVE_SIZE), options=chosen)
+        except COMPILER_ERRORS as error:
+            raise CompileError(_reason(error, _written(stream))) from error
+    return CompiledKernel(
+        name=built.metadata.name,
+        arch=arch,
+        triton_version=triton.__version__,
+        num_warps=built.metadata.num_warps,
+        lds_bytes=built.metadata.shared,
+        compile_s=time.perf_counter() - start,
+        assembly=built.asm["amdgcn"],
+    )
+
+
+def diagnostic_line(text: str) -> str:
+    """First line of a compiler's output that says what went wrong, without its location, or ""."""
+    for pattern in (r"error: (.*)", r"(LLVM ERROR: .*)", r"(Assertion .* failed.*)", r"(fatal error: .*)"):
+        found = re.search(pattern, text)
+        if found:
+            return found.group(1).strip()[:REASON_LENGTH]
+    return ""
+
+
+def _check_kernel(fn: Any) -> None:
+    if not isinstance(fn, triton.JITFunction):
+        raise TypeError(f"{fn!r} is not a compilable triton.jit function (is TRITON_INTERPRET=1 set?)")
+
+
+def _check_options(options: Mapping[str, object]) -> None:
+    unknown = sorted(set(options) - valid_options())
+    if unknown:
+        raise ValueError(f"Triton {triton.__version__} has no AMD option {', '.join(unknown)}")
+    num_warps = options.get("num_warps", 4)
+    if not isinstance(num_warps, int) or num_warps < 1 or num_warps & (num_warps - 1):
+        raise ValueError(f"num_warps={num_warps!r} is not a power of two")
+
+
+def _source(
+    fn: Any, signature: Mapping[str, str], constexprs: Mapping[str, object], divisible_by_16: Collection[str]
+) -> ASTSource:
+    names: list[str] = list(fn.arg_names)
+    unknown = sorted((set(signature) | set(constexprs) | set(divisible_by_16)) - set(names))
+    missing = [name for name in names if name not in signature and name not in constexprs]
+    if unknown or missing:
+        raise ValueError(f"{fn.__name__}: no argument {unknown}, no type or value for {missing}")
+    types = {name: "constexpr" if name in constexprs else signature[name] for name in names}
+    attributes: dict[tuple[int, ...], list[list[str | int]]] = {}
+    for index, name in enumerate(names):
+        if types[name].startswith("*"):
+            attributes[(index,)] = [["tt.divisibility", 16], ["tt.pointer_range", 32]]
+        elif name in divisible_by_16:
+            attributes[(index,)] = [["tt.divisibility", 16]]
+    return ASTSource(fn, types, dict(constexprs), attributes)
+
+
+@contextmanager
+def _private_cache() -> Iterator[None]:
+    """Triton's disk cache in a folder that is removed afterwards, and no line tables in the assembly."""
+    knobs = triton.knobs
+    temporary = tempfile.TemporaryDirectory(prefix="gfx950-")
+    with temporary as folder, knobs.cache.scope(), knobs.compilation.scope():
+        knobs.cache.dir = folder
+        knobs.compilation.disable_line_info = True
+        yield
+
+
+@contextmanager
+def _captured_stderr(log: Path | None) -> Iterator[BinaryIO]:
+    """File that receives the process's error stream; MLIR and LLVM write below Python's ``sys.stderr``."""
+    with open(log, "w+b") if log else tempfile.TemporaryFile() as stream:
+        sys.stderr.flush()
+        kept = os.dup(2)
+        try:
+            os.dup2(stream.fileno(), 2)
+            yield stream
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _written(stream: BinaryIO) -> str:
+    sys.stderr.flush()
+    stream.seek(0)
+    return stream.read().decode(errors="replace")
+
+
+def _reason(error: BaseException, diagnostics: str) -> str:
+    """One line: the compiler's diagnostic, else the innermost exception's message."""
+    found = diagnostic_line(diagnostics)
+    if found:
+        return found
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # A front-end error quotes the source first and ends with the message.
+    return (lines[-1] if lines else type(error).__name__)[:REASON_LENGTH]

@@ -1,0 +1,28 @@
+# Set up and run. `make sweep` runs the main job, `make test` the tests. PYTHON chooses the interpreter.
+# An interpreter that has torch already (a ROCm or CUDA image) keeps its torch and Triton.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SHAPES ?= configs/shapes/gpumode.yaml
+WORKERS ?= auto
+
+.PHONY: sweep test check install clean
+
+sweep: install
+	$(BIN)/python run_search.py sweep --shapes $(SHAPES) $(ARGS)
+
+test: install check
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not gpu" $(ARGS)
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt setup_venv.sh
+	sh setup_venv.sh $(PYTHON) $(VENV)
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,164 @@
+"""Disposable worker processes: a candidate that aborts, hangs or kills its process hurts nobody else."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from multiprocessing.connection import Connection, wait
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+START_TIMEOUT_S = 120.0  # importing torch and Triton on a loaded machine
+
+
+class WorkerDied(Exception):
+    """The worker's process ended while it ran the task; the message says how."""
+
+
+class WorkerTimedOut(Exception):
+    """The task exceeded its time limit; its worker was killed."""
+
+
+class WorkerPool(Generic[Task, Answer]):
+    """``count`` spawned processes that each run one task at a time.
+
+    Args:
+        function: Runs in the workers: task to answer; picklable. What it raises reaches the task's future.
+        count: Processes. They start with their first task.
+        initialize: Runs once in each new process before its first task; picklable.
+    """
+
+    def __init__(
+        self, function: Callable[[Task], Answer], count: int, initialize: Callable[[], None] | None = None
+    ) -> None:
+        if count < 1:
+            raise ValueError(f"count = {count} must be at least 1")
+        self._function = function
+        self._initialize = initialize
+        self._queue: SimpleQueue[tuple[Task, float, Future[Answer]] | None] = SimpleQueue()
+        self._closed = threading.Event()
+        self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, task: Task, timeout_s: float) -> Future[Answer]:
+        """Queue ``task``; the future raises WorkerDied, WorkerTimedOut, or what the function raised."""
+        if self._closed.is_set():
+            raise RuntimeError("the pool is closed")
+        future: Future[Answer] = Future()
+        self._queue.put((task, timeout_s, future))
+        return future
+
+    def close(self) -> None:
+        """Cancel what is queued, kill what runs, and wait until no process is left."""
+        self._closed.set()
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _serve(self) -> None:
+        """Thread: feed one worker process, replacing it when it is gone."""
+        worker: _Worker | None = None
+        while (item := self._queue.get()) is not None:
+            task, timeout_s, future = item
+            if self._closed.is_set() or not future.set_running_or_notify_cancel():
+                future.cancel()
+                continue
+            try:
+                if worker is None:
+                    worker = _Worker(self._function, self._initialize)
+                raised, answer = worker.run(task, timeout_s, self._closed)
+            except (WorkerDied, WorkerTimedOut) as error:
+                raised, answer = error, None
+            if raised is None:
+                future.set_result(answer)
+            else:
+                worker = None  # it has ended
+                future.set_exception(raised)
+        if worker is not None:
+            worker.stop()
+
+
+class _Worker:
+    """One process and the pipe to it."""
+
+    def __init__(self, function: Callable[[Any], Any], initialize: Callable[[], None] | None) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(theirs, function, initialize), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._started = False
+
+    def run(self, task: Any, timeout_s: float, closed: threading.Event) -> tuple[BaseException | None, Any]:
+        """What the function raised, and what it returned."""
+        try:
+            if not self._started:
+                self._receive(START_TIMEOUT_S, closed)
+                self._started = True
+            self._pipe.send(task)
+            return self._receive(timeout_s, closed)
+        except (EOFError, ConnectionError) as error:
+            raise WorkerDied(self._how_it_ended()) from error
+
+    def _receive(self, timeout_s: float, closed: threading.Event) -> tuple[BaseException | None, Any]:
+        waited_s = 0.0
+        while waited_s < timeout_s and not closed.is_set():
+            step_s = min(0.2, timeout_s - waited_s)
+            if wait([self._pipe, self._process.sentinel], step_s):
+                if self._pipe.poll():
+                    answer: tuple[BaseException | None, Any] = self._pipe.recv()
+                    return answer
+                raise WorkerDied(self._how_it_ended())
+            waited_s += step_s
+        self.stop()
+        if closed.is_set():
+            raise WorkerDied("the pool was closed")
+        raise WorkerTimedOut(f"no answer within {timeout_s:.0f} s")
+
+    def _how_it_ended(self) -> str:
+        self._process.join(5)
+        code = self._process.exitcode
+        if code is not None and code < 0:
+            return f"the worker was killed by {signal.Signals(-code).name}"
+        return f"the worker exited with code {code}"
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+
+def _work(pipe: Connection, function: Callable[[Any], Any], initialize: Callable[[], None] | None) -> None:
+    """Main function of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    if initialize is not None:
+        initialize()
+    pipe.send((None, None))
+    while True:
+        try:
+            task = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = function(task)
+        except BaseException as error:
+            pipe.send((error, None))
+            raise  # the traceback goes to the error stream, and a new process takes over
+        pipe.send((None, answer))
+
+
+def _exit_with_parent() -> None:
+    """Leave no orphan when the parent is killed while this process computes."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

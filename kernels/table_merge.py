@@ -55,18 +55,43 @@ def merge(old: TunedTable, new: TunedTable, *, min_gain: float) -> MergeReport:
         raise ValueError(f"cannot merge rows of {new.device} into a table of {old.device}")
     if not 0 <= min_gain < 1:
         raise ValueError(f"min_gain = {min_gain} is outside [0, 1)")
-    changes = {row.key: Change("kept", row, "no new result") for row in old.rows}
-    for row in new.rows:
-        incumbent = changes.get(row.key)
-        changes[row.key] = _added(row) if incumbent is None else _decide(incumbent.row, row, min_gain)
-    changes = _without_dead_rows(changes)
-    ordered = tuple(changes[key] for key in sorted(changes))
-    table = TunedTable(old.device, tuple(change.row for change in ordered if change.action != "dropped"))
-    return MergeReport(table, ordered)
+    rivals: dict[RowKey, TableRow] = {}  # the final deterministic row of each shape
+    changes: list[Change] = []
+    incumbents, challengers = ({row.key: row for row in table.rows} for table in (old, new))
+    keys = sorted({*incumbents, *challengers})
+    for key in sorted(keys, key=lambda key: not key[-1]):  # the deterministic rows first
+        change = _settle(incumbents.get(key), challengers.get(key), rivals.get((*key[:-1], True)), min_gain)
+        changes.append(change)
+        if change.row.deterministic:
+            rivals[key] = change.row
+    changes.sort(key=lambda change: change.row.key)
+    table = TunedTable(old.device, tuple(change.row for change in changes if change.action != "dropped"))
+    return MergeReport(table, tuple(changes))
 
 
-def _added(row: TableRow) -> Change:
-    return Change("added", row, "no row before")
+def _settle(
+    incumbent: TableRow | None, challenger: TableRow | None, rival: TableRow | None, min_gain: float
+) -> Change:
+    """Decide one key. ``rival`` is the deterministic row that makes a slower non-deterministic one useless."""
+    if incumbent is not None and _dead(incumbent, rival):
+        change = Change("dropped", incumbent, "a deterministic row is as good")
+    elif incumbent is not None:
+        change = Change("kept", incumbent, "no new result")
+    if challenger is None:
+        return change
+    if incumbent is None:
+        change = Change("added", challenger, "no row before")
+    elif change.action == "dropped":
+        change = Change("replaced", challenger, "a deterministic row beats the old one", incumbent)
+    else:
+        change = _decide(incumbent, challenger, min_gain)
+    if _dead(change.row, rival):
+        return Change("dropped", change.row, "a deterministic row is as good", change.previous)
+    return change
+
+
+def _dead(row: TableRow, rival: TableRow | None) -> bool:
+    return not row.deterministic and rival is not None and rival.rank <= row.rank
 
 
 def _decide(incumbent: TableRow, challenger: TableRow, min_gain: float) -> Change:
@@ -108,13 +133,3 @@ def _faster(incumbent: TableRow, challenger: TableRow, min_gain: float) -> Chang
     if saved_us <= min_gain * incumbent.cost_us:
         return Change("kept", incumbent, f"{percent:.2f} % faster, {100 * min_gain:g} % are needed")
     return Change("replaced", challenger, f"{percent:.2f} % faster", incumbent)
-
-
-def _without_dead_rows(changes: dict[RowKey, Change]) -> dict[RowKey, Change]:
-    """Drop a non-deterministic row that never serves, because a deterministic one is as good."""
-    result = dict(changes)
-    for key, change in changes.items():
-        rival = changes.get((*key[:-1], True))
-        if not change.row.deterministic and rival is not None and rival.row.rank <= change.row.rank:
-            result[key] = Change("dropped", change.row, "a deterministic row is as good", change.previous)
-    return result

@@ -1,0 +1,50 @@
+"""kernels.source_hash: the hash changes with the kernels and with nothing else."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import kernels
+from kernels import source_hash as module
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Sources that a test may edit, hashed in place of the installed ones."""
+    folder = tmp_path / "kernels"
+    shutil.copytree(Path(kernels.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(module, "files", lambda package: folder)
+    return folder
+
+
+def current() -> str:
+    return module.source_hash.__wrapped__()
+
+
+def test_is_twelve_hexadecimal_digits_and_the_same_each_time() -> None:
+    assert re.fullmatch("[0-9a-f]{12}", module.source_hash())
+    assert current() == module.source_hash()
+
+
+@pytest.mark.parametrize("name", ["triton_fused.py", "triton_reduce.py", "families.py", "config.py"])
+def test_changes_with_a_source_that_decides_the_code(copy: Path, name: str) -> None:
+    before = current()
+    (copy / name).write_text((copy / name).read_text() + "\nX = 1\n")
+    assert current() != before
+
+
+def test_ignores_other_sources_and_line_ends(copy: Path) -> None:
+    before = current()
+    (copy / "reference.py").write_text("")
+    (copy / "config.py").write_bytes((copy / "config.py").read_bytes().replace(b"\n", b"\r\n"))
+    assert current() == before
+
+
+def test_new_kernel_file_changes_the_hash(copy: Path) -> None:
+    before = current()
+    (copy / "triton_new.py").write_text("")
+    assert current() != before

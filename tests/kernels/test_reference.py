@@ -104,6 +104,7 @@ def nearest_bf16(x: float) -> float:
 @given(st.floats(allow_nan=False, allow_infinity=False))
 @example(1 + 2**-8 + 2**-40)  # through float32 this is a tie, and goes down
 @example(1 + 3 * 2**-8 - 2**-40)  # and this goes up
+@example(1 + 2**-8 + 0.75 * 2**-23)  # float32's nearest is right as it is, its neighbour is a tie
 @example(-(2**-133) * (0.5 + 2**-40))
 @example(2.0**-134)
 @example(BF16_MAX + 2.0**119 - 2.0**90)
@@ -216,6 +217,8 @@ def test_the_first_mismatch_is_found_beyond_the_first_slice() -> None:
     report = compare(actual, reference)
     assert (report.mismatches, report.first_mismatch, report.nan_count) == (2, (2, 7), 1)
     assert report.elements == 3 << 21
+    actual[0, 9] = 1.0  # in the first slice, so the later ones no longer come first
+    assert compare(actual, reference).first_mismatch == (0, 9)
 
 
 def test_an_fp32_result_is_counted_in_bf16_steps() -> None:

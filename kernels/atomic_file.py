@@ -19,9 +19,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     try:
         _replace(path.resolve(), content)
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written ({error.strerror}); name a folder you may write"
-        ) from error
+        raise InputError(f"{path}: cannot be written ({error.strerror}); name a folder you may write") from error
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -104,9 +104,7 @@ def _row(node: YamlNode, device: DeviceKey) -> TableRow:
     M, N, K = (values[name].integer() for name in "MNK")
     family = FAMILIES[values["family"].word(FAMILIES)]
     config = _config(values["config"], family)
-    rest = {
-        name: _value(values[name], name) for name in values if name not in ("M", "N", "K", "family", "config")
-    }
+    rest = {name: _value(values[name], name) for name in values if name not in ("M", "N", "K", "family", "config")}
     node = YamlNode(node.path, node.node, f"{node.field} ({M}x{N}x{K})")
     try:
         row = TableRow(M, N, K, family.name, config, **rest)

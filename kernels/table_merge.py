@@ -69,9 +69,7 @@ def merge(old: TunedTable, new: TunedTable, *, min_gain: float) -> MergeReport:
     return MergeReport(table, tuple(changes))
 
 
-def _settle(
-    incumbent: TableRow | None, challenger: TableRow | None, rival: TableRow | None, min_gain: float
-) -> Change:
+def _settle(incumbent: TableRow | None, challenger: TableRow | None, rival: TableRow | None, min_gain: float) -> Change:
     """Decide one key. ``rival`` is the deterministic row that makes a slower non-deterministic one useless."""
     if incumbent is not None and _dead(incumbent, rival):
         change = Change("dropped", incumbent, "a deterministic row is as good")

@@ -13,7 +13,7 @@ import yaml
 from kernels.errors import InputError
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML was built with it: 10x
-TORN = "a torn file? restore it, or remove it and export again"
+TORN = "a torn or mistyped file; restore or correct it"
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class YamlNode:
 
 
 def read_yaml(path: Path, missing: str) -> YamlNode:
-    """Root of the file; ``missing`` is the cure for a file that does not exist.
+    """Root of the file; ``missing`` is the cure for a file that does not exist or holds nothing.
 
     Raises:
         InputError: No file, not readable, not YAML, or empty.
@@ -123,7 +123,7 @@ def read_yaml(path: Path, missing: str) -> YamlNode:
     except yaml.YAMLError as error:
         raise InputError(_syntax(path, error)) from error
     if root is None:
-        raise InputError(f"{path}: holds nothing; {TORN}")
+        raise InputError(f"{path}: holds nothing; {missing}")
     return YamlNode(path, root, "")
 
 

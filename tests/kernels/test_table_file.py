@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.config import SplitKWorkspaceConfig, TileConfig
@@ -73,7 +73,7 @@ def test_loads_a_hand_written_table_as_it_reads(tmp_path: Path) -> None:
         ("split_k: 8", "split_k: '8'", ":5: entry 1 config split_k:", "'8' is not a whole number"),
         ("split_k: 8", "split_k: [8]", ":5: entry 1 config split_k:", "must be a whole number"),
         ("BLOCK_N: 64", "BLOCK_N: 48", ":4: entry 1 (16x2112x7168): config:", "BLOCK_N=48 is not a power of two"),
-        ("{cache_modifier: .cg}", "{cache_modifier: .ca}", ":9: entry 2 config cache_modifier:", "use one of '', '.cg'"),
+        ("modifier: .cg", "modifier: .ca", ":9: entry 2 config cache_modifier:", "use one of '', '.cg'"),
         ("{cache_modifier: .cg}", "16", ":9: entry 2 config:", "must be a mapping"),
         ("evidence: measured", "evidence: rumoured", ":4: entry 1", "evidence: 'rumoured' is unknown"),
         ("time_us: 11.9", "time_us: fast", ":6: entry 1 time_us:", "'fast' is not a number"),
@@ -82,7 +82,7 @@ def test_loads_a_hand_written_table_as_it_reads(tmp_path: Path) -> None:
         ("predicted_us: 5", "time_us: 5", ":9: entry 2 (4x2880x512):", "predicted_us: missing"),
         ("predicted_us: 5", "predicted_us: 5, time_us: 5", ":9: entry 2", "time_us: a predicted row must not"),
         ("spread_us: 0.2, deterministic: true", "deterministic: 1", ":6: entry 1 deterministic:", "true or false"),
-        ("made: {date: 2026-11-30, triton: 3.10", "made: {date: soon, triton: 3", ":7: entry 1 made date:", "2026-11-30"),
+        ("date: 2026-11-30", "date: soon", ":7: entry 1 made date:", "2026-11-30"),
         ("torch: 2.13.0, source_hash: 1e3", "source_hash: 1e3", ":11: entry 2 made: lacks torch", "add it"),
         ("study: s", "study: ''", ":11: entry 2 made study:", "is empty"),
         ("study: s", "study: null", ":11: entry 2 made study:", "'null' is not a text"),
@@ -90,12 +90,10 @@ def test_loads_a_hand_written_table_as_it_reads(tmp_path: Path) -> None:
         ("M: 4,", "M: 4, M: 8,", ":9: entry 2 M:", "is given twice"),
         ("M: 4, N: 2880, K: 512", "M: 16, N: 2112, K: 7168", ":9: entry 2:", "has a row already, entry 1 in line 4"),
         ("entries:", "entries: none #", ":3: entries:", "must be a list"),
-        ("deterministic: true,\n     made", "deterministic: true,\n     mad{", ":10: not YAML", "a torn file?"),
+        ("study: s}}", "study: s", ":12: not YAML", "restore"),
     ],
 )  # fmt: skip
-def test_broken_table_names_place_and_cure(
-    tmp_path: Path, old: str, new: str, where: str, message: str
-) -> None:
+def test_broken_table_names_place_and_cure(tmp_path: Path, old: str, new: str, where: str, message: str) -> None:
     assert old in GOOD
     text = GOOD.replace(old, new, 1)
     text = text if "entries: none" not in text else text.split("  - {")[0]
@@ -116,7 +114,7 @@ def test_configuration_that_the_device_lacks_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n"])
 def test_empty_file_is_reported(tmp_path: Path, text: str) -> None:
-    with pytest.raises(InputError, match="holds nothing; a torn file"):
+    with pytest.raises(InputError, match="holds nothing; sweep and export"):
         load_table(written(tmp_path, text))
 
 
@@ -130,10 +128,9 @@ def test_missing_file_folder_and_binary_are_reported(tmp_path: Path) -> None:
         load_table(tmp_path / "binary.yaml")
 
 
+@settings(deadline=None)
 @given(st.integers(1, len(GOOD) - 1))
-def test_torn_file_is_reported_or_holds_whole_rows_and_stays_as_it_was(
-    tmp_path_factory: Any, length: int
-) -> None:
+def test_torn_file_is_reported_or_holds_whole_rows_and_stays_as_it_was(tmp_path_factory: Any, length: int) -> None:
     path = tmp_path_factory.mktemp("torn") / "table.yaml"
     path.write_text(GOOD[:length])
     try:
@@ -168,12 +165,9 @@ def rows(draw: st.DrawFn, M: int) -> TableRow:
     return replace(row, evidence="measured", predicted_us=None, time_us=time, spread_us=spread_us)
 
 
-@given(
-    st.lists(st.integers(1, 1 << 20), unique=True, max_size=4).flatmap(lambda ms: st.tuples(*map(rows, ms)))
-)
-def test_dumped_table_loads_equal_and_dumps_the_same(
-    tmp_path_factory: Any, entries: tuple[TableRow, ...]
-) -> None:
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 1 << 20), unique=True, max_size=4).flatmap(lambda ms: st.tuples(*map(rows, ms))))
+def test_dumped_table_loads_equal_and_dumps_the_same(tmp_path_factory: Any, entries: tuple[TableRow, ...]) -> None:
     table = TunedTable(DeviceKey("gfx950", 128), entries)
     assert all(row.config.check(GemmShape(1, 64, 192), table.device) is None for row in entries)
     path = tmp_path_factory.mktemp("dump") / "table.yaml"
@@ -191,9 +185,7 @@ def test_dump_is_plain_yaml_with_one_entry_a_row_in_key_order(tmp_path: Path) ->
     assert "time_us" not in plain["entries"][1]
 
 
-def test_crash_before_the_rename_leaves_the_old_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_crash_before_the_rename_leaves_the_old_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, GOOD)
 
     def crash(source: object, target: object) -> None:

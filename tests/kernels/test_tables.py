@@ -75,10 +75,7 @@ def test_faster_nondeterministic_row_serves_unless_determinism_is_asked_for() ->
     assert lookup(table, GemmShape(16, 2112, 7168), deterministic_only=True).row == predicted(16, us=10.0)
     assert lookup(table, GemmShape(20, 2112, 7168), deterministic_only=True).how == "above"
     only_atomic = TunedTable(GFX950, (atomic(16, us=8.0),))
-    assert (
-        "is deterministic"
-        in lookup(only_atomic, GemmShape(16, 2112, 7168), deterministic_only=True).explanation
-    )
+    assert "is deterministic" in lookup(only_atomic, GemmShape(16, 2112, 7168), deterministic_only=True).explanation
 
 
 def test_measured_row_serves_before_a_faster_prediction() -> None:

@@ -1,0 +1,32 @@
+"""The configuration that serves a shape which no table covers: legal for every M, N, K, and a fair start."""
+
+from __future__ import annotations
+
+from kernels.config import SplitKWorkspaceConfig, StagedConfig, TileConfig
+from kernels.device import DeviceKey
+from kernels.problem import GemmShape
+
+STAGED_FROM_M = 128  # below, a quantise kernel of its own costs more than it saves (public gfx950 winners)
+LONG_K = 2048  # from here on few tiles leave most compute units idle unless K is split
+MAX_SPLIT_K = 16
+
+
+def default_choice(shape: GemmShape, device: DeviceKey) -> tuple[str, TileConfig]:
+    """Family and configuration for ``shape`` where nothing was tuned.
+
+    Large M is quantised once and multiplied with large tiles; small M with a long K is split so that about every
+    compute unit has a program; the rest is one fused kernel.
+    """
+    quantizer = "hardware" if device.has_scaled_fp4 else "software"
+    if shape.M >= STAGED_FROM_M:
+        return "staged_triton", StagedConfig(
+            BLOCK_M=64, BLOCK_N=128, BLOCK_K=256, GROUP_M=4, num_warps=4, num_stages=2, quantizer=quantizer
+        )
+    block_m = 16 if shape.M <= 16 else 32
+    tiles = -(-shape.M // block_m) * -(-shape.N // 64)
+    split_k = min(MAX_SPLIT_K, device.cu_count // tiles, shape.K // 256)
+    if shape.K >= LONG_K and split_k > 1:
+        return "fused_splitk_workspace", SplitKWorkspaceConfig(
+            BLOCK_M=block_m, BLOCK_N=64, BLOCK_K=256, split_k=split_k, quantizer=quantizer
+        )
+    return "fused", TileConfig(BLOCK_M=block_m, BLOCK_N=64, BLOCK_K=256, quantizer=quantizer)

@@ -1,0 +1,188 @@
+"""One study: the search of one shape on one target.
+
+Proposals are made by a study in memory; each trial is added to the kept study, whole and in one transaction, when
+it ends. A killed sweep therefore loses at most the trials that were running, and leaves nothing half-written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+import optuna
+from optuna.trial import TrialState
+
+from kernels.config import TileConfig
+from kernels.families import FAMILIES
+from kernels.problem import GemmShape
+from search.evaluate import Candidate, Evaluation, Evaluator, Value
+from search.points import Points, distributions, suggest
+from search.samplers import make_sampler
+
+Point = tuple[str, TileConfig]
+Record = Callable[[Candidate, Evaluation, str, float], Mapping[str, Value]]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """State of a study, for people who wait.
+
+    Args:
+        shape: Being searched.
+        done: Trials that ended, earlier runs included.
+        total: Trials wanted.
+        best_us: Smallest objective so far, None before the first.
+        evidence: Whether it was measured or predicted, "" before the first.
+        outcomes: Trials by outcome.
+    """
+
+    shape: GemmShape
+    done: int
+    total: int
+    best_us: float | None
+    evidence: str
+    outcomes: Mapping[str, int]
+
+
+@dataclass
+class _Running:
+    trial: optuna.Trial
+    candidate: Candidate
+    started: str
+    start_s: float
+
+
+@dataclass
+class StudyRun:
+    """Runs the trials of one study.
+
+    Args:
+        kept: Study in the storage.
+        shape: Problem.
+        evaluator: Judges the candidates.
+        points: Legal points of the shape.
+        record: Results row of (candidate, evaluation, start time, seconds).
+        notify: Told after every trial.
+    """
+
+    kept: optuna.Study
+    shape: GemmShape
+    evaluator: Evaluator
+    points: Points
+    record: Record
+    notify: Callable[[Progress], None] = lambda progress: None
+    _outcomes: Counter[str] = field(default_factory=Counter)
+    _best: tuple[float, str] | None = None
+
+    def run(
+        self, *, sampler: str, seed: int, trials: int, seeds: Sequence[Point] = (), deadline_s: float | None = None
+    ) -> None:
+        """Run until the study holds ``trials`` trials, no point is left, or the deadline has passed.
+
+        Args:
+            sampler: Name of the sampler.
+            seed: Of the sampler.
+            trials: Trials wanted, those of earlier runs included.
+            seeds: Points to try first, in order; illegal and tried ones are skipped.
+            deadline_s: End, on the clock of ``time.monotonic``.
+        """
+        earlier = [trial for trial in self.kept.get_trials(deepcopy=False) if "record" in trial.user_attrs]
+        for trial in earlier:
+            self._remember(trial.user_attrs["record"])
+        total = min(trials, len(earlier) + self.points.untried)
+        self.notify(self._progress(len(earlier), total))
+        if total > len(earlier):
+            self._search(earlier, sampler, seed, total, deque(seeds), deadline_s)
+
+    def _search(
+        self,
+        earlier: list[optuna.trial.FrozenTrial],
+        sampler: str,
+        seed: int,
+        total: int,
+        seeds: deque[Point],
+        deadline_s: float | None,
+    ) -> None:
+        spaces = distributions(self.points)
+        chosen = make_sampler(sampler, self.points, spaces, seed=seed + len(earlier), budget=total - len(earlier))
+        live = optuna.create_study(sampler=chosen)
+        live.add_trials(earlier)
+        running: dict[Future[Evaluation], _Running] = {}
+        done = len(earlier)
+        while done < total and not _passed(deadline_s):
+            while len(running) < self.evaluator.capacity and done + len(running) < total:
+                future, started = self._start(live, spaces, seeds)
+                running[future] = started
+            timeout_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+            for future in wait(running, timeout_s, FIRST_COMPLETED).done:
+                self._finish(live, running.pop(future), future.result())
+                done += 1
+                self.notify(self._progress(done, total))
+        for future in running:
+            future.cancel()
+
+    def _start(
+        self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]], seeds: deque[Point]
+    ) -> tuple[Future[Evaluation], _Running]:
+        while seeds:
+            family, config = seeds.popleft()
+            if self.points.is_untried(family, config):
+                values = config.to_dict()
+                live.enqueue_trial({"family": family, **{name: values[name] for name in spaces[family]}})
+                break
+        trial = live.ask()
+        family, config = suggest(trial, spaces)
+        self.points.mark(family, config)
+        candidate = Candidate(self.shape, family, config)
+        started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        return self.evaluator.submit(candidate), _Running(trial, candidate, started, time.monotonic())
+
+    def _finish(self, live: optuna.Study, running: _Running, evaluation: Evaluation) -> None:
+        seconds = time.monotonic() - running.start_s
+        record = self.record(running.candidate, evaluation, running.started, seconds)
+        running.trial.set_user_attr("record", dict(record))
+        # Pruned, not failed: TPE learns from complete and pruned trials only.
+        if evaluation.outcome == "ok":
+            told = live.tell(running.trial, evaluation.objective_us)
+        else:
+            told = live.tell(running.trial, state=TrialState.PRUNED)
+        self.kept.add_trial(told)
+        self._remember(record)
+
+    def _remember(self, record: Mapping[str, Any]) -> None:
+        point = point_of(record)
+        if point is not None:
+            self.points.mark(*point)
+        self._outcomes[record["outcome"]] += 1
+        time_us = record["time_us"] if record["evidence"] == "measured" else record["predicted_us"]
+        if record["outcome"] == "ok" and (self._best is None or time_us < self._best[0]):
+            self._best = (time_us, record["evidence"])
+
+    def _progress(self, done: int, total: int) -> Progress:
+        best_us, evidence = self._best or (None, "")
+        return Progress(self.shape, done, total, best_us, evidence, dict(self._outcomes))
+
+
+def point_of(record: Mapping[str, Any]) -> Point | None:
+    """Family and configuration of a results row; None where the family or a field no longer exists."""
+    family = FAMILIES.get(record["family"])
+    if family is None:
+        return None
+    names = family.config_type().to_dict()
+    if any(record.get(name) is None for name in names):
+        return None
+    return family.name, family.config({name: record[name] for name in names})
+
+
+def unique(points: Iterable[Point]) -> list[Point]:
+    """The points without repetitions, in order."""
+    return list(dict.fromkeys(points))
+
+
+def _passed(deadline_s: float | None) -> bool:
+    return deadline_s is not None and time.monotonic() >= deadline_s

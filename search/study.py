@@ -159,9 +159,9 @@ class StudyRun:
         if point is not None:
             self.points.mark(*point)
         self._outcomes[record["outcome"]] += 1
-        time_us = record["time_us"] if record["evidence"] == "measured" else record["predicted_us"]
-        if record["outcome"] == "ok" and (self._best is None or time_us < self._best[0]):
-            self._best = (time_us, record["evidence"])
+        if record["outcome"] == "ok":
+            best = (record["time_us" if record["evidence"] == "measured" else "predicted_us"], record["evidence"])
+            self._best = min(best, self._best or best)
 
     def _progress(self, done: int, total: int) -> Progress:
         best_us, evidence = self._best or (None, "")

@@ -1,0 +1,296 @@
+"""A sweep: one study a shape, in turn, on one target."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import optuna
+import pandas as pd
+import torch
+import triton
+from filelock import FileLock, Timeout
+
+from kernels.device import GFX950, DeviceKey, local_device
+from kernels.dispatch import load_dispatcher
+from kernels.errors import InputError
+from kernels.problem import GemmShape
+from kernels.source_hash import source_hash
+from search.evaluate import Candidate, Evaluation, Evaluator, Value
+from search.favourites import favourites
+from search.legal_set import LegalSet, legal_set
+from search.offline import OfflineEvaluator
+from search.points import Points
+from search.results import load, make_record
+from search.space import SearchSpace, load_spaces
+from search.storage import open_storage, storage_file
+from search.study import Point, Progress, StudyRun, point_of, unique
+
+SPACES = Path(__file__).resolve().parent.parent / "configs" / "spaces"
+TARGETS = ("auto", "gfx950", "local")
+NEIGHBOURS = 3  # winners of other shapes that are tried first
+
+
+@dataclass(frozen=True)
+class SweepRequest:
+    """What the user asked for.
+
+    Args:
+        shapes: To be searched, in order.
+        target: One of :data:`TARGETS`.
+        families: Families to search; None takes all that have a space.
+        trials: Trials a shape, those of earlier runs included.
+        time_budget_s: Seconds for the whole sweep; None is no limit.
+        sampler: One of ``search.samplers.SAMPLERS``.
+        results: Folder of the results.
+        storage: Optuna storage URL or file instead of the folder's own.
+        jobs: Worker processes; None takes one a core.
+        seed: Of the samplers.
+        fresh: Begin new studies instead of resuming.
+        spaces: Folder of the search spaces.
+        cache: Folder of compiled kernels; None takes the user's cache folder.
+    """
+
+    shapes: tuple[GemmShape, ...]
+    target: str = "auto"
+    families: tuple[str, ...] | None = None
+    trials: int = 96
+    time_budget_s: float | None = None
+    sampler: str = "auto"
+    results: Path = Path("results")
+    storage: str | None = None
+    jobs: int | None = None
+    seed: int = 0
+    fresh: bool = False
+    spaces: Path = SPACES
+    cache: Path | None = None
+
+
+class Reporter(Protocol):
+    """Tells people how the sweep goes."""
+
+    def start(self, device: DeviceKey, evaluator: Evaluator, shapes: int) -> None:
+        """The sweep begins."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something worth knowing."""
+        ...
+
+    def progress(self, progress: Progress) -> None:
+        """A trial ended."""
+        ...
+
+    def study_done(self, progress: Progress) -> None:
+        """A shape is finished."""
+        ...
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """How the sweep ended.
+
+    Args:
+        device: What the trials are valid for.
+        studies: Study of each shape that was begun.
+        interrupted: Whether the user stopped it.
+    """
+
+    device: DeviceKey
+    studies: Mapping[GemmShape, str]
+    interrupted: bool = False
+
+
+def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
+    """Search every shape of ``request``; what was found is in its storage, also after Ctrl-C.
+
+    Raises:
+        InputError: No such target, family or space; a storage that cannot be opened; another sweep holds it.
+    """
+    device = resolve_target(request.target)
+    spaces = load_spaces(request.spaces, request.families)
+    location = request.storage or request.results
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with _only_writer(location):
+        storage = open_storage(location, create=True)
+        evaluator = make_evaluator(device, request)
+        sweep = _Sweep(request, device, spaces, storage, evaluator, reporter)
+        reporter.start(device, evaluator, len(request.shapes))
+        try:
+            sweep.run()
+        except KeyboardInterrupt:
+            return SweepResult(device, sweep.studies, interrupted=True)
+        finally:
+            evaluator.close()
+    return SweepResult(device, sweep.studies)
+
+
+def resolve_target(target: str) -> DeviceKey:
+    """Device that ``target`` means on this machine.
+
+    Raises:
+        InputError: Unknown target, or ``local`` on a machine without a GPU.
+    """
+    if target not in TARGETS:
+        raise InputError(f"unknown target {target!r}; choose one of {', '.join(TARGETS)}")
+    if target == "local":
+        raise InputError("--target local: measuring is not part of this version; use --target gfx950")
+    return GFX950
+
+
+def make_evaluator(device: DeviceKey, request: SweepRequest) -> Evaluator:
+    """The evaluator for ``device``."""
+    return OfflineEvaluator(device, jobs=request.jobs, cache=request.cache)
+
+
+@contextmanager
+def _only_writer(location: Path | str) -> Iterator[None]:
+    """Hold the lock of a storage file; a database server has locks of its own."""
+    if "://" in str(location):
+        yield
+        return
+    path = storage_file(Path(location))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=0)
+        lock.acquire()
+    except Timeout as error:
+        raise InputError(f"{path}: another sweep is writing here; wait for it or use another --results") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}); name another folder with --results") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@dataclass
+class _Sweep:
+    request: SweepRequest
+    device: DeviceKey
+    spaces: Mapping[str, SearchSpace]
+    storage: optuna.storages.BaseStorage
+    evaluator: Evaluator
+    reporter: Reporter
+    studies: dict[GemmShape, str] = field(default_factory=dict)
+    winners: dict[GemmShape, Point] = field(default_factory=dict)
+
+    def run(self) -> None:
+        request = self.request
+        self.winners = _winners(load(request.storage or request.results), self.device)
+        end_s = None if request.time_budget_s is None else time.monotonic() + request.time_budget_s
+        for index, shape in enumerate(request.shapes):
+            deadline_s = None
+            if end_s is not None:
+                left_s = end_s - time.monotonic()
+                if left_s <= 0:
+                    self.reporter.note(f"the time budget is spent; {len(request.shapes) - index} shapes are left")
+                    return
+                deadline_s = time.monotonic() + left_s / (len(request.shapes) - index)
+            self.search(shape, deadline_s)
+
+    def search(self, shape: GemmShape, deadline_s: float | None) -> None:
+        request = self.request
+        kept = self.open_study(shape)
+        points = Points(self.legal(shape), request.seed)
+        last: list[Progress] = []
+
+        def notify(progress: Progress) -> None:
+            last[:] = [progress]
+            self.reporter.progress(progress)
+
+        record = partial(_record, study=kept.study_name, device=self.device)
+        run = StudyRun(kept, shape, self.evaluator, points, record, notify)
+        run.run(
+            sampler=request.sampler, seed=request.seed, trials=request.trials,
+            seeds=self.seeds(shape, points), deadline_s=deadline_s,
+        )  # fmt: skip
+        best = _best_point(trial.user_attrs.get("record") for trial in kept.get_trials(deepcopy=False))
+        if best is not None:
+            self.winners[shape] = best
+        self.reporter.study_done(last[0])
+
+    def open_study(self, shape: GemmShape) -> optuna.Study:
+        """The study of this key; the name holds everything that makes two trials comparable."""
+        base = "/".join(
+            (str(self.device), str(shape), self.evaluator.protocol, f"triton-{triton.__version__}", source_hash())
+        )
+        names = set(optuna.get_all_study_names(self.storage))
+        rounds = [name for name in names if name == base or name.startswith(f"{base}#")]
+        newest = max(rounds, key=lambda name: int(name.partition("#")[2] or 1), default=None)
+        if newest is not None and self.request.fresh:
+            newest = f"{base}#{int(newest.partition('#')[2] or 1) + 1}"
+        self.studies[shape] = newest or base
+        return optuna.create_study(storage=self.storage, study_name=newest or base, load_if_exists=True)
+
+    def legal(self, shape: GemmShape) -> dict[str, LegalSet]:
+        """Legal points of every family that has some.
+
+        Raises:
+            InputError: No family has one.
+        """
+        found: dict[str, LegalSet] = {}
+        refusals: list[InputError] = []
+        for family, space in self.spaces.items():
+            try:
+                found[family] = legal_set(space, shape, self.device)
+            except InputError as error:
+                refusals.append(error)
+                self.reporter.note(str(error))
+        if not found:
+            raise refusals[-1]
+        return found
+
+    def seeds(self, shape: GemmShape, points: Points) -> list[Point]:
+        """Points to try first: defaults, the table's row, winners of near shapes, the model's favourites."""
+        defaults: list[Point] = [
+            (family, config) for family, space in self.spaces.items() for config in space.defaults
+        ]
+        row = load_dispatcher(self.device).choose(shape)
+        incumbent: list[Point] = [(row.family, row.config)] if row.lookup.row else []
+        near = sorted(self.winners, key=lambda other: _distance(shape, other))[:NEIGHBOURS]
+        return unique(
+            [*defaults, *incumbent, *(self.winners[other] for other in near), *favourites(points.legal, shape, self.device)]
+        )
+
+
+def _record(
+    candidate: Candidate, evaluation: Evaluation, started: str, seconds: float, *, study: str, device: DeviceKey
+) -> Mapping[str, Value]:
+    versions = {"triton": triton.__version__, "torch": torch.__version__}
+    return make_record(
+        study=study, device=device, candidate=candidate, evaluation=evaluation,
+        started=started, duration_s=seconds, versions=versions,
+    )  # fmt: skip
+
+
+def _winners(frame: pd.DataFrame, device: DeviceKey) -> dict[GemmShape, Point]:
+    """Best point of each shape in earlier results for ``device``."""
+    mine = frame[(frame["arch"] == device.arch) & (frame["cu_count"] == device.cu_count)]
+    found: dict[GemmShape, Point] = {}
+    for (M, N, K), rows in mine.groupby(["M", "N", "K"]):
+        best = _best_point(rows.to_dict("records"))
+        if best is not None:
+            found[GemmShape(int(M), int(N), int(K))] = best
+    return found
+
+
+def _best_point(records: Iterable[Mapping[Any, Any] | None]) -> Point | None:
+    """The fastest point that a record says is ok: by measured time where there is one, else by predicted time."""
+    good = [record for record in records if record is not None and record.get("outcome") == "ok"]
+    measured = [record for record in good if record["evidence"] == "measured"]
+    column = "time_us" if measured else "predicted_us"
+    best = min(measured or good, key=lambda record: float(record[column]), default=None)
+    return None if best is None else point_of(best)
+
+
+def _distance(a: GemmShape, b: GemmShape) -> float:
+    """How unlike two shapes are: the sum of the ratios of their extents, as logarithms."""
+    ratios = ((a.M, b.M), (a.N, b.N), (a.K, b.K))
+    return sum(abs(math.log2(x / y)) for x, y in ratios)

@@ -1,0 +1,250 @@
+"""search.results: what a trial records, and results that survive every file format."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.config import SplitKWorkspaceConfig, TileConfig
+from kernels.device import GFX950
+from kernels.errors import InputError
+from kernels.problem import GemmShape
+from kernels.source_hash import source_hash
+from search.columns import COLUMNS, FLAG, INTEGER, NUMBER, TEXT, typed_frame
+from search.evaluate import Candidate, Evaluation, Value
+from search.results import RECORD, load, make_record, save
+from search.storage import open_storage
+
+SHAPE = GemmShape(16, 2112, 7168)
+VERSIONS = {"triton": "3.9.0", "torch": "2.13.0", "rocm_or_cuda": "none"}
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+def record(evaluation: Evaluation, config: TileConfig | None = None, versions: Mapping[str, str] = VERSIONS) -> Any:
+    candidate = Candidate(SHAPE, "fused", config or TileConfig())
+    return make_record(
+        study="study",
+        device=GFX950,
+        candidate=candidate,
+        evaluation=evaluation,
+        started="2026-11-30T10:00:00+00:00",
+        duration_s=0.5,
+        versions=versions,
+    )
+
+
+def predicted(objective_us: float, **facts: Any) -> Evaluation:
+    return Evaluation("ok", evidence="predicted", objective_us=objective_us, facts=facts)
+
+
+def test_record_holds_shape_configuration_verdict_and_origin() -> None:
+    made = record(predicted(10.0, vgprs=np.int64(128), mfma=64.0, cached=np.True_))
+    assert (made["M"], made["N"], made["K"], made["family"], made["BLOCK_M"]) == (16, 2112, 7168, "fused", 16)
+    assert (made["arch"], made["cu_count"], made["target"]) == ("gfx950", 256, "gfx950-256cu")
+    assert (made["outcome"], made["evidence"], made["predicted_us"]) == ("ok", "predicted", 10.0)
+    assert (made["triton"], made["source_hash"]) == ("3.9.0", source_hash())
+    assert (made["vgprs"], made["mfma"], made["cached"]) == (128, 64, True)
+    assert [type(made[name]) for name in ("vgprs", "mfma", "cached")] == [int, int, bool]
+    assert "split_k" not in made and "time_us" not in made
+    assert list(made) == [name for name in COLUMNS if name in made]
+
+
+def test_rates_of_a_predicted_time_have_their_own_columns() -> None:
+    made = record(predicted(10.0, roofline_us=2.5))
+    # 2*16*2112*7168 FLOP in 10 us; A and C in bf16, B at 4 bits with one scale byte per 32
+    assert made["predicted_tflops"] == pytest.approx(48.4442112)
+    bytes_moved = 2 * 16 * (7168 + 2112) + 2112 * 7168 / 2 + 2112 * 7168 / 32
+    assert made["predicted_bandwidth_gbs"] == pytest.approx(bytes_moved / 10e-6 / 1e9)
+    assert made["roofline_fraction"] == 0.25
+    assert "tflops" not in made and "bandwidth_gbs" not in made
+
+
+def test_measured_time_never_mixes_with_the_prediction_beside_it() -> None:
+    facts: dict[str, Value] = {"predicted_us": 10.0, "time_lo_us": 19.0, "time_hi_us": 21.0, "roofline_us": 2.5}
+    made = record(Evaluation("ok", evidence="measured", objective_us=20.0, facts=facts))
+    assert (made["time_us"], made["predicted_us"]) == (20.0, 10.0)
+    assert made["tflops"] == pytest.approx(24.2221056)
+    assert made["predicted_tflops"] == pytest.approx(48.4442112)
+    assert made["roofline_fraction"] == 0.125  # of the measured time
+
+
+def test_failed_candidate_keeps_its_reason_on_one_line() -> None:
+    made = record(Evaluation("resource_limit", "spills\n  12 registers", facts={"spills": 12}))
+    assert (made["outcome"], made["reason"], made["spills"]) == ("resource_limit", "spills 12 registers", 12)
+    assert "evidence" not in made and "predicted_us" not in made
+
+
+def test_unknown_numbers_are_left_out() -> None:
+    made = record(Evaluation("wrong_result", facts={"max_rel_error": math.inf, "mismatches": 3, "vgprs": None}))
+    assert made["mismatches"] == 3
+    assert "max_rel_error" not in made and "vgprs" not in made
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "message"),
+    [
+        (predicted(1.0, vgpr=3), "'vgpr' is not a results column"),
+        (predicted(1.0, M=3), "'M' is not a results column that an evaluation fills"),
+        (predicted(1.0, vgprs=3.5), "vgprs = 3.5 is not a whole number"),
+        (predicted(1.0, vgprs="many"), "vgprs = 'many' is not of type Int64"),
+        (predicted(1.0, vgprs=True), "vgprs = True is not of type Int64"),
+        (predicted(1.0, deterministic=1), "deterministic = 1 is not of type boolean"),
+        (predicted(1.0, model=3), "model = 3 is not of type string"),
+        (predicted(1.0, predicted_us=2.0), "predicted_us = 2.0 differs from objective_us = 1.0"),
+        (predicted(math.inf), "objective_us = inf is not a time"),
+        (predicted(-1.0), "objective_us = -1.0 is not a time"),
+        (Evaluation("ok"), "an ok evaluation needs evidence and objective_us"),
+    ],
+)
+def test_record_that_would_lie_is_refused(evaluation: Evaluation, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        record(evaluation)
+    assert message in str(caught.value)
+
+
+def test_unknown_version_is_refused() -> None:
+    with pytest.raises(ValueError, match="'rocm' is not a results column"):
+        record(predicted(1.0), versions={"rocm": "7"})
+
+
+def study_with(storage: optuna.storages.BaseStorage, name: str, records: list[Any]) -> None:
+    study = optuna.create_study(storage=storage, study_name=name)
+    for attributes in records:
+        trial = study.ask()
+        if attributes is None:
+            continue  # cut short: still running
+        trial.set_user_attr(RECORD, attributes)
+        if attributes["outcome"] == "ok":
+            study.tell(trial, attributes["predicted_us"])
+        else:
+            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+
+
+@pytest.mark.parametrize("name", ["", "studies.db", "other.sqlite3", "journal.log"])
+def test_loads_every_finished_trial_of_every_study(tmp_path: Path, name: str) -> None:
+    place = tmp_path / name if name else tmp_path
+    storage = open_storage(place, create=True)
+    failed = record(Evaluation("compile_error", "no such instruction"))
+    study_with(storage, "a", [record(predicted(10.0)), None, failed])
+    study_with(storage, "b", [record(predicted(7.0), SplitKWorkspaceConfig(split_k=8))])
+    frame = load(place)
+    assert list(frame.columns) == list(COLUMNS)
+    assert {column: str(dtype) for column, dtype in frame.dtypes.items()} == dict(COLUMNS)
+    assert frame["outcome"].tolist() == ["ok", "compile_error", "ok"]
+    assert frame["predicted_us"].tolist() == [10.0, pd.NA, 7.0]
+    assert frame["split_k"].tolist() == [pd.NA, pd.NA, 8]
+    assert frame["trial"].tolist() == [0, 2, 0]
+
+
+def test_trial_that_failed_or_has_no_record_is_skipped(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path, create=True)
+    study = optuna.create_study(storage=storage, study_name="s")
+    study.tell(study.ask(), 1.0)
+    trial = study.ask()
+    trial.set_user_attr(RECORD, record(predicted(1.0)))
+    study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    assert len(load(tmp_path)) == 0
+
+
+def test_empty_results_have_all_columns(tmp_path: Path) -> None:
+    open_storage(tmp_path, create=True)
+    assert list(load(tmp_path).columns) == list(COLUMNS)
+
+
+def test_record_of_a_newer_version_is_named(tmp_path: Path) -> None:
+    study_with(open_storage(tmp_path, create=True), "s", [record(predicted(1.0)) | {"novelty": 1}])
+    with pytest.raises(InputError, match="unknown column novelty; use the version that wrote it"):
+        load(tmp_path)
+
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    INTEGER: st.integers(-(1 << 63), (1 << 63) - 1),
+    NUMBER: st.floats(allow_nan=False, allow_infinity=False),
+    TEXT: TEXTS | st.sampled_from(["", '""', "\\", "NA", "<NA>", "nan", "None", "a,b", 'say "x"', "\r\n", " "]),
+    FLAG: st.booleans(),
+}
+SAMPLE = ("study", "M", "cache_modifier", "reason", "time_us", "vgprs", "deterministic")
+rows = st.integers(0, 4).flatmap(
+    lambda n: st.fixed_dictionaries(
+        {name: st.lists(st.none() | VALUES[COLUMNS[name]], min_size=n, max_size=n) for name in SAMPLE}
+    )
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(rows, st.sampled_from(["x.csv", "x.parquet"]))
+def test_saved_frame_loads_equal(tmp_path_factory: pytest.TempPathFactory, columns: Any, name: str) -> None:
+    frame = typed_frame(columns)
+    path = tmp_path_factory.mktemp("results") / name
+    save(frame, path)
+    pd.testing.assert_frame_equal(load(path), frame, check_exact=True)
+
+
+def test_empty_cache_modifier_and_none_stay_apart_in_csv(tmp_path: Path) -> None:
+    frame = typed_frame({"cache_modifier": ["", None, ".cg"]})
+    save(frame, tmp_path / "x.csv")
+    assert load(tmp_path / "x.csv")["cache_modifier"].tolist() == ["", pd.NA, ".cg"]
+
+
+def test_csv_reads_with_plain_pandas(tmp_path: Path) -> None:
+    save(typed_frame({"M": [16], "family": ["fused"], "time_us": [1 / 3]}), tmp_path / "x.csv")
+    frame = pd.read_csv(tmp_path / "x.csv")
+    assert (frame["M"][0], frame["family"][0], frame["time_us"][0]) == (16, "fused", pytest.approx(1 / 3))
+    assert frame["outcome"].isna().all()
+
+
+HEADER = "arch,cu_count,M,N,K,family,outcome"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.csv", "", "not results (holds nothing)"),
+        ("x.csv", "arch,M\ngfx950,1\n", "not results: no column cu_count, N, K, family, outcome"),
+        ("x.csv", HEADER + "\ngfx950,256,16\n", "row 2 has 3 cells, the header 7"),
+        ("x.csv", HEADER + "\ngfx950,256,many,64,64,fused,ok\n", "column M is not Int64"),
+        ("x.csv", HEADER + ",speed\ngfx950,256,1,64,64,fused,ok,9\n", "unknown column speed"),
+        ("x.csv", HEADER + '\n"gfx950', "not CSV"),
+        ("x.parquet", "PAR1", "not results"),
+    ],
+)
+def test_broken_file_is_one_line_with_its_path(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError) as caught:
+        load(tmp_path / name)
+    assert str(caught.value).startswith(f"{tmp_path / name}: ") and message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_results_and_unknown_suffix_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"studies\.db: no results; run `sweep` first"):
+        load(tmp_path)
+    assert list(tmp_path.iterdir()) == []  # looking does not create
+    with pytest.raises(InputError, match=r"x\.csv: no such file"):
+        load(tmp_path / "x.csv")
+    with pytest.raises(InputError, match=r"unknown suffix '\.json'; use \.parquet or \.csv"):
+        save(typed_frame({"M": [1]}), tmp_path / "x.json")
+
+
+def test_interrupted_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.csv"
+    save(typed_frame({"M": [1]}), path)
+    before = path.read_bytes()
+
+    def crash(source: object, target: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", crash)
+    with pytest.raises(KeyboardInterrupt):
+        save(typed_frame({"M": [2]}), path)
+    assert path.read_bytes() == before

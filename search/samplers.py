@@ -129,9 +129,9 @@ def make_sampler(name: str, points: Points, spaces: Spaces, *, seed: int, budget
     if name == "random":
         return RandomSampler(points, spaces)
     if name == "tpe":
-        tpe = TPESampler(multivariate=True, group=True, seed=seed, warn_independent_sampling=False)
+        tpe = TPESampler(multivariate=True, seed=seed)
         return ModelSampler(points, spaces, tpe, startup=10)
     if name == "gp":
-        gp = GPSampler(seed=seed, n_startup_trials=0, deterministic_objective=True, warn_independent_sampling=False)
+        gp = GPSampler(seed=seed, n_startup_trials=0)
         return ModelSampler(points, spaces, gp, startup=10)
     raise ValueError(f"unknown sampler {name!r}; choose one of {', '.join(SAMPLERS)}")

@@ -1,0 +1,120 @@
+"""search.worker: one bad task costs one task."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from search.worker import WorkerDied, WorkerPool, WorkerTimedOut
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def act(task: str) -> str:
+    """What a worker does: the task names a way to behave."""
+    if task == "abort":
+        os.abort()
+    if task == "exit":
+        os._exit(3)
+    if task == "hang":
+        time.sleep(600)
+    if task == "bug":
+        raise ZeroDivisionError("a bug in the evaluator")
+    return f"{task} by {os.getpid()}"
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[WorkerPool[str, str]]:
+    workers = WorkerPool(act, count=1)
+    yield workers
+    workers.close()
+
+
+def answers(pool: WorkerPool[str, str]) -> str:
+    return pool.submit("work", timeout_s=60).result().partition(" by ")[0]
+
+
+def test_a_worker_is_kept_between_tasks(pool: WorkerPool[str, str]) -> None:
+    first, second = (pool.submit("work", timeout_s=60).result() for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("task, how", [("abort", "SIGABRT"), ("exit", "code 3")])
+def test_a_worker_that_dies_fails_its_own_task_only(pool: WorkerPool[str, str], task: str, how: str) -> None:
+    with pytest.raises(WorkerDied, match=how):
+        pool.submit(task, timeout_s=60).result()
+    assert answers(pool) == "work"
+
+
+def test_a_worker_that_hangs_is_killed_and_replaced(pool: WorkerPool[str, str]) -> None:
+    with pytest.raises(WorkerTimedOut):
+        pool.submit("hang", timeout_s=0.5).result()
+    assert answers(pool) == "work"
+
+
+def test_a_bug_reaches_the_caller_as_itself(pool: WorkerPool[str, str]) -> None:
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        pool.submit("bug", timeout_s=60).result()
+    assert answers(pool) == "work"
+
+
+def test_a_worker_killed_from_outside_fails_its_own_task_only(pool: WorkerPool[str, str]) -> None:
+    pid = int(pool.submit("work", timeout_s=60).result().rpartition(" ")[2])
+    future = pool.submit("hang", timeout_s=60)
+    while not future.running():
+        time.sleep(0.01)
+    time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(WorkerDied, match="SIGKILL"):
+        future.result()
+    assert answers(pool) == "work"
+
+
+def test_closing_cancels_what_waits_and_kills_what_runs() -> None:
+    pool = WorkerPool(act, count=1)
+    answers(pool)
+    runs, waits = (pool.submit("hang", timeout_s=600) for _ in range(2))
+    while not runs.running():
+        time.sleep(0.01)
+    start = time.monotonic()
+    pool.close()
+    assert time.monotonic() - start < 30
+    assert waits.cancelled()
+    with pytest.raises(WorkerDied):
+        runs.result(timeout=1)
+
+
+PARENT = """
+import sys
+sys.path.insert(0, {tests!r})
+from test_worker import act
+from search.worker import WorkerPool
+if __name__ == "__main__":
+    pool = WorkerPool(act, count=1)
+    print(pool.submit("work", timeout_s=60).result().rpartition(" ")[2], flush=True)
+    pool.submit("hang", timeout_s=600).result()
+"""
+
+
+def test_no_worker_outlives_a_killed_parent(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT.format(tests=str(Path(__file__).parent)))
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"}
+    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment)
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    for _ in range(200):
+        if not Path(f"/proc/{worker}").exists():
+            return
+        time.sleep(0.05)
+    pytest.fail(f"worker {worker} is still there")

@@ -52,7 +52,7 @@ def _at_least_one(name: str) -> Rule:
 
 def _accumulators_fit(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
     lanes = c.num_warps * (LANES if device.is_amd else 32)
-    return c.BLOCK_M * c.BLOCK_N <= lanes * (ACCUMULATORS_PER_LANE if device.is_amd else 255)
+    return lanes * (ACCUMULATORS_PER_LANE if device.is_amd else 255) >= c.BLOCK_M * c.BLOCK_N
 
 
 TILE_RULES = (
@@ -71,7 +71,10 @@ TILE_RULES = (
         & (c.BLOCK_M * c.BLOCK_N <= MAX_TENSOR_ELEMENTS),
         "a tile of BLOCK_M={BLOCK_M}, BLOCK_N={BLOCK_N}, BLOCK_K={BLOCK_K} exceeds Triton's block limit",
     ),
-    Rule(_accumulators_fit, "BLOCK_M={BLOCK_M} x BLOCK_N={BLOCK_N} accumulators exceed the registers of {num_warps} waves"),
+    Rule(
+        _accumulators_fit,
+        "BLOCK_M={BLOCK_M} x BLOCK_N={BLOCK_N} accumulators exceed the registers of {num_warps} waves",
+    ),
     Rule(
         lambda c, s, d: (c.matrix_instr_nonkdim == 16) | (c.matrix_instr_nonkdim == 32) | (c.matrix_instr_nonkdim == 0),
         "matrix_instr_nonkdim={matrix_instr_nonkdim} is none of 0, 16, 32",

@@ -19,6 +19,7 @@ class DeviceKey:
 
     @property
     def is_amd(self) -> bool:
+        """Whether the architecture is one of AMD's."""
         return self.arch.startswith("gfx")
 
     @property
@@ -35,8 +36,6 @@ def local_device(index: int | None = None) -> DeviceKey | None:
     if not torch.cuda.is_available():
         return None
     properties = torch.cuda.get_device_properties(torch.cuda.current_device() if index is None else index)
-    if torch.version.hip:
-        arch = properties.gcnArchName.split(":")[0]
-    else:
-        arch = f"sm_{properties.major}{properties.minor}"
+    amd = torch.version.hip is not None
+    arch = properties.gcnArchName.split(":")[0] if amd else f"sm_{properties.major}{properties.minor}"
     return DeviceKey(arch, properties.multi_processor_count)

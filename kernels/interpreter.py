@@ -33,7 +33,8 @@ def cvt_scalef32_pk_fp4_f32(even: Floats, odd: Floats, scale: Floats) -> npt.NDA
     exponent = ((scale.view(np.int32) >> 23) & 0xFF).astype(np.float64) - 127
     with np.errstate(over="ignore", invalid="ignore"):
         low, high = (e2m1_code(np.float64(x) / np.exp2(exponent)) for x in (even, odd))
-    return low | (high << 4)
+    packed: npt.NDArray[np.int32] = low | (high << 4)
+    return packed
 
 
 class _AsmResult:

@@ -32,6 +32,7 @@ class Buffer:
 
     @property
     def bytes(self) -> int:
+        """Size of the tensor without the padding of strided rows."""
         return math.prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
@@ -55,10 +56,12 @@ class KernelCall:
 
     @property
     def name(self) -> str:
+        """Name of the kernel function."""
         return str(self.kernel.__name__)
 
     @property
     def workgroups(self) -> int:
+        """Size of the grid."""
         return math.prod(self.grid)
 
 
@@ -82,4 +85,5 @@ class Program:
 
     @property
     def workspaces(self) -> tuple[Buffer, ...]:
+        """Buffers that belong to the launch and hold garbage before it."""
         return tuple(buffer for buffer in self.buffers if buffer.role == "workspace")

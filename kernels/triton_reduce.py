@@ -21,7 +21,7 @@ def reduce_kernel(
     N: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     WIDE_OFFSETS: tl.constexpr,
 ):  # fmt: skip
-    """out [M, N] of bf16 = sum over the first SPLIT_K slices of slices [SPLIT_K, M, N] of fp32, in order."""
+    """Out [M, N] of bf16 = sum over the first SPLIT_K slices of slices [SPLIT_K, M, N] of fp32, in order."""
     pid = tl.program_id(0)
     num_n: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
     offs_m = (pid // num_n) * BLOCK_M + tl.arange(0, BLOCK_M)

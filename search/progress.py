@@ -54,9 +54,8 @@ class TerminalReporter:
     def start(self, device: DeviceKey, evaluator: Evaluator, shapes: int) -> None:
         """Say what begins, and draw the bars."""
         self._shapes = shapes
-        self.console.print(
-            f"{shapes} shapes for {device}, judged by {evaluator.protocol}, {evaluator.capacity} at a time", highlight=False
-        )
+        judges = f"judged by {evaluator.protocol}, {evaluator.capacity} at a time"
+        self.console.print(f"{shapes} shapes for {device}, {judges}", highlight=False)
         self._sweep = self._bars.add_task("shapes", total=shapes, note="")
         self._bars.start()
 

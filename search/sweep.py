@@ -17,7 +17,7 @@ import torch
 import triton
 from filelock import FileLock, Timeout
 
-from kernels.device import GFX950, DeviceKey, local_device
+from kernels.device import GFX950, DeviceKey
 from kernels.dispatch import load_dispatcher
 from kernels.errors import InputError
 from kernels.problem import GemmShape
@@ -255,9 +255,8 @@ class _Sweep:
         row = load_dispatcher(self.device).choose(shape)
         incumbent: list[Point] = [(row.family, row.config)] if row.lookup.row else []
         near = sorted(self.winners, key=lambda other: _distance(shape, other))[:NEIGHBOURS]
-        return unique(
-            [*defaults, *incumbent, *(self.winners[other] for other in near), *favourites(points.legal, shape, self.device)]
-        )
+        neighbours = [self.winners[other] for other in near]
+        return unique([*defaults, *incumbent, *neighbours, *favourites(points.legal, shape, self.device)])
 
 
 def _record(
@@ -274,10 +273,11 @@ def _winners(frame: pd.DataFrame, device: DeviceKey) -> dict[GemmShape, Point]:
     """Best point of each shape in earlier results for ``device``."""
     mine = frame[(frame["arch"] == device.arch) & (frame["cu_count"] == device.cu_count)]
     found: dict[GemmShape, Point] = {}
-    for (M, N, K), rows in mine.groupby(["M", "N", "K"]):
-        best = _best_point(rows.to_dict("records"))
+    for _, rows in mine.groupby(["M", "N", "K"]):
+        records = rows.to_dict("records")
+        best = _best_point(records)
         if best is not None:
-            found[GemmShape(int(M), int(N), int(K))] = best
+            found[GemmShape(*(int(records[0][name]) for name in ("M", "N", "K")))] = best
     return found
 
 

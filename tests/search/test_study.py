@@ -115,6 +115,7 @@ def test_progress_counts_earlier_trials_and_names_the_best(tmp_path: Path) -> No
 
 
 def test_a_point_is_read_back_from_its_record() -> None:
-    kept = record(Candidate(SHAPE, "fused", GOOD), judge(Candidate(SHAPE, "fused", GOOD)), "2026-01-01T00:00:00+00:00", 1.0)
+    candidate = Candidate(SHAPE, "fused", GOOD)
+    kept = record(candidate, judge(candidate), "2026-01-01T00:00:00+00:00", 1.0)
     assert point_of(kept) == ("fused", GOOD)
     assert point_of({**kept, "family": "retired"}) is None

@@ -1,0 +1,117 @@
+"""Hardware numbers of gfx950: what fits on a compute unit, how fast each part is, and what a harness adds.
+
+Each number's comment gives its unit and source: *doc* vendor document or compiler source, *meas* measured on a
+device in public work, *fit* fitted to AITER's published a4w4 timings, *assumed* by this project for want of better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Number: TypeAlias = float | NDArray[Any]  # a value, or one value for each of many configurations
+
+
+@dataclass(frozen=True)
+class Harness:
+    """What a way of measuring adds to and allows of a kernel.
+
+    Args:
+        name: ``aiter`` or ``gpumode``.
+        launch_us: Time of a program with one kernel that does nothing.
+        extra_kernel_us: What each further kernel adds before it does anything.
+        hbm_tbs: (active workgroups, TB/s) of reading inputs; linear between points, constant beyond.
+    """
+
+    name: str
+    launch_us: float
+    extra_kernel_us: float
+    hbm_tbs: tuple[tuple[int, float], ...]
+
+
+# AITER rotates copies of the arguments and sums the device time of the kernels, so each pays the launch.
+AITER = Harness(
+    name="aiter",
+    launch_us=3.37,  # us, fit; an empty kernel takes 3.2 to 3.4 (meas)
+    extra_kernel_us=3.37,  # us, as the first; within the 2.6 to 4.3 of further kernels (meas, fit)
+    # TB/s, fit. A constant agrees better with AITER's timings than the cold table below: rotated inputs may still
+    # be in the Infinity Cache, and the feed rate of a compute unit already limits small grids.
+    hbm_tbs=((1, 5.4),),
+)
+# GPU MODE fills 64 GB before each call, so that L2 and Infinity Cache are cold, and times between events.
+GPUMODE = Harness(
+    name="gpumode",
+    launch_us=6.2,  # us, meas
+    extra_kernel_us=2.6,  # us, low end of 2.6 to 4.3 (meas): launches overlap
+    hbm_tbs=((0, 0.0), (32, 1.53), (64, 2.86), (128, 4.58), (192, 5.63), (256, 6.44)),  # TB/s, meas
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One gfx950 device seen through one harness. The defaults are an MI355X under AITER's harness."""
+
+    name: str = "MI355X"
+    harness: Harness = AITER
+    cu_count: int = 256  # compute units: 8 XCDs x 32 (doc); other gfx950 products have fewer
+    clock_mhz: float = 2400.0  # MHz, peak engine clock (doc)
+    simds: int = 4  # a compute unit (doc)
+    max_waves_per_simd: int = 8  # waves of 64 lanes (doc)
+    vgprs: int = 512  # registers of a lane, Arch + Acc (doc)
+    vgpr_step: int = 8  # registers, allocation granularity (doc)
+    lds_bytes: int = 160 * 1024  # B a compute unit (doc)
+    lds_step_bytes: int = 1280  # B, allocation granularity (meas)
+    fp4_flops_per_clk: int = 16384  # a compute unit; 10 PFLOP/s at 256 CUs and 2.4 GHz (doc)
+    mfma_efficiency: float = 0.61  # of the peak that saturated kernels sustain (fit; 5.8 of 10 PFLOP/s meas)
+    mfma_blocks_valu_clks: float = 8.0  # clk of each MFMA in which no VALU instruction issues (meas)
+    l1_bytes_per_clk: float = 64.0  # B/clk a compute unit: dwordx4 16 clk a wave (meas)
+    feed_gbs: float = 57.0  # GB/s of operands a compute unit takes in (fit); 44 KB in flight / 1900 clk gives 56
+    write_tbs: float = 3.7  # TB/s of results, all compute units together (fit)
+    atomic_cost: float = 2.0  # bytes written that one byte of atomics counts as: read and write (assumed)
+    hbm_peak_tbs: float = 8.0  # TB/s (doc)
+    l2_latency_clks: float = 1000.0  # clk, load round trip (meas, fit)
+    hbm_latency_clks: float = 1900.0  # clk, load round trip (meas, fit)
+    step_floor_us: float = 0.31  # us, shortest step of a K loop (fit)
+    barrier_clks: float = 100.0  # clk that a wave loses at a barrier, LDS round trip included (assumed)
+
+    @property
+    def fp4_peak_tflops(self) -> float:
+        """Dense FP4 peak in TFLOP/s."""
+        return self.cu_count * self.fp4_flops_per_clk * self.clock_mhz * 1e-6
+
+    def waves_by_registers(self, vgprs: Number) -> Number:
+        """Waves a SIMD holds at ``vgprs`` registers a lane: 64 -> 8, 72 -> 7, ... 256 -> 2."""
+        steps = np.ceil(np.maximum(vgprs, 1) / self.vgpr_step)
+        held: Number = np.minimum(self.max_waves_per_simd, self.vgprs // (steps * self.vgpr_step))
+        return held
+
+    def resident_workgroups(self, vgprs: Number, lds_bytes: Number, waves_per_workgroup: Number) -> Number:
+        """Workgroups a compute unit holds at once; 0 if not even one fits.
+
+        Args:
+            vgprs: Registers of a lane, accumulation registers included.
+            lds_bytes: LDS of a workgroup, allocated at launch.
+            waves_per_workgroup: Waves of 64 lanes.
+        """
+        by_registers = self.simds * self.waves_by_registers(vgprs) // waves_per_workgroup
+        allocated = np.maximum(1, np.ceil(np.asarray(lds_bytes) / self.lds_step_bytes)) * self.lds_step_bytes
+        resident: Number = np.minimum(by_registers, self.lds_bytes // allocated)
+        return resident
+
+    def occupancy_waves_per_simd(self, vgprs: Number, lds_bytes: Number, waves_per_workgroup: Number) -> Number:
+        """Average waves on each SIMD of a full compute unit."""
+        resident = self.resident_workgroups(vgprs, lds_bytes, waves_per_workgroup)
+        return resident * waves_per_workgroup / self.simds
+
+    def hbm_bandwidth_tbs(self, workgroups: Number) -> Number:
+        """Read bandwidth in TB/s of ``workgroups``, as many as there are compute units at most."""
+        counts, rates = zip(*self.harness.hbm_tbs, strict=True)
+        reached: Number = np.interp(np.minimum(workgroups, self.cu_count), counts, rates)
+        return reached
+
+
+MI355X = Machine()
+MI350X = replace(MI355X, name="MI350X", clock_mhz=2200.0)  # MHz (doc)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from search.gfx950.instruction_mix import InstructionMix, mix_of
+from search.gfx950.instruction_mix import NAMES, InstructionMix, mix_of
 
 # A label at the start of a line, or an indented instruction up to its comment.
 LINE = re.compile(r"^(?:([.\w$]+):|[ \t]+([a-z]\w*)[ \t]*([^;\n]*))", re.MULTILINE)
 BRANCH = re.compile(r"s_(?:c?branch)")
 METADATA = re.compile(r"^[ \t-]+\.(\w+):[ \t]+(\d+)", re.MULTILINE)
+MFMA_FIELDS = tuple(name for name in NAMES if name.startswith("mfma_"))
 METADATA_START = ".amdgpu_metadata"
 METADATA_KEYS = {  # of the code object's metadata note (LLVM, "User Guide for AMDGPU Backend")
     "vgprs": "vgpr_count",
@@ -73,7 +74,8 @@ class Analysis:
         """Estimated mix that one wave executes over ``k_steps`` steps along K.
 
         A pipelined loop leaves some steps to the code around it: as many as that code has MFMA, in units of the
-        loop's. Code beside the loop counts as executed once, whatever branches lead around it.
+        loop's. Triton guards only the MFMA of such a step by a branch, so where there are fewer steps than that
+        code holds, the rest of it runs all the same. Other branches count as not taken.
 
         Args:
             k_steps: Steps of the source's K loop.
@@ -81,9 +83,13 @@ class Analysis:
         """
         if not self.loop.mfma:
             return self.whole
-        around = self.prologue.mfma + self.epilogue.mfma
-        trips = max(0.0, k_steps / steps_per_trip - around / self.loop.mfma)
-        return self.prologue + self.loop.scaled(trips) + self.epilogue
+        around = self.prologue + self.epilogue
+        outside = around.mfma / self.loop.mfma
+        trips = k_steps / steps_per_trip - outside
+        if trips >= 0:
+            return around + self.loop.scaled(trips)
+        share = (trips + outside) / outside
+        return replace(around, **{name: getattr(around, name) * share for name in MFMA_FIELDS})
 
 
 def analyze(assembly: str) -> Analysis:

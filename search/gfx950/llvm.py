@@ -1,0 +1,50 @@
+"""Finds and runs LLVM's binary tools: ROCm's, or any LLVM from 20 on, by name or version suffix on PATH."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from search.gfx950.simulator.findings import SimulationError, ToolNotFoundError
+
+OLDEST, NEWEST = 20, 30
+_ROCM = Path("/opt/rocm/llvm/bin")
+
+
+def find_tool(name: str) -> Path:
+    """Path of ``llvm-objdump``, ``llvm-readelf`` or another LLVM tool.
+
+    Raises:
+        ToolNotFoundError: Neither ROCm nor PATH has it.
+    """
+    candidates = [name, *(f"{name}-{version}" for version in range(NEWEST, OLDEST - 1, -1))]
+    for candidate in candidates:
+        found = shutil.which(candidate) or shutil.which(candidate, path=str(_ROCM))
+        if found is not None:
+            return Path(found)
+    raise ToolNotFoundError(f"{name} not found: install ROCm or LLVM >= {OLDEST} ({name}-{OLDEST} or newer on PATH)")
+
+
+def run_tool(name: str, *arguments: str) -> str:
+    """Standard output of an LLVM tool.
+
+    Raises:
+        ToolNotFoundError: The tool is absent.
+        SimulationError: It failed; the text is its first error line.
+    """
+    done = subprocess.run([str(find_tool(name)), *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[0]
+        raise SimulationError(f"{name} failed: {reason}")
+    return done.stdout
+
+
+def disassemble(path: Path) -> str:
+    """``llvm-objdump -d`` text of a gfx950 code object."""
+    return run_tool("llvm-objdump", "-d", "--mcpu=gfx950", str(path))
+
+
+def read_notes(path: Path) -> str:
+    """``llvm-readelf --notes`` text, which holds the kernel metadata as YAML."""
+    return run_tool("llvm-readelf", "--notes", str(path))

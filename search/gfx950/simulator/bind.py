@@ -1,0 +1,379 @@
+"""Decode: one statement and its table entry to an ``Instruction`` bound to register indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.gfx950.simulator.findings import UnknownInstructionError
+from search.gfx950.simulator.modifiers import (
+    DPP_KEYS,
+    SDWA_KEYS,
+    LanePattern,
+    Modifiers,
+    Step,
+    dpp_lanes,
+    dpp_source_step,
+    float_result_step,
+    high_half_step,
+    lane_pattern,
+    omod_text,
+    parse_modifiers,
+    sdwa_result_step,
+    sdwa_source_step,
+    sign_step,
+)
+from search.gfx950.simulator.op import WIDTHS, Instruction, InstructionClass, Op
+from search.gfx950.simulator.registers import (
+    CONSTANT,
+    EXEC,
+    RESULT_SCRATCH,
+    SCC,
+    SCRATCH,
+    SGPR,
+    SOURCE_SCRATCH,
+    VCC,
+    Operand,
+    constant_dwords,
+    parse_operand,
+)
+from search.gfx950.simulator.state import WaveGroup
+from search.gfx950.simulator.text import Statement
+
+Array = NDArray[Any]
+_SELECTION_KEYS = frozenset({"op_sel", "op_sel_hi", "neg_lo", "neg_hi", "bitop3"})
+_OUTPUT_KEYS = frozenset({"clamp", "mul", "div"})
+_16_BIT = frozenset({"u16", "i16", "f16", "bf16"})
+_FLOATS = frozenset({"f32", "f16", "f64", "bf16"})
+ENCODINGS = ("_e32", "_e64_dpp", "_e64", "_sdwa", "_dpp")
+
+
+@dataclass
+class Context:
+    """What decoding a program collects.
+
+    Args:
+        constants: uint32 arrays [1, 1] in index order from ``CONSTANT`` on.
+        labels: Statement index by label.
+        index_of: Statement index by address.
+    """
+
+    constants: list[Array] = field(default_factory=list)
+    labels: Mapping[str, int] = field(default_factory=dict)
+    index_of: Mapping[int, int] = field(default_factory=dict)
+    _known: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def constant(self, text: str, kind: str) -> int:
+        """Index of a constant operand of type ``kind`` (two entries: low and high dword)."""
+        dwords = constant_dwords(text, kind)
+        if dwords not in self._known:
+            self._known[dwords] = CONSTANT + len(self.constants)
+            self.constants += [np.full((1, 1), dword, np.uint32) for dword in dwords]
+        return self._known[dwords]
+
+
+def base_name(mnemonic: str) -> tuple[str, str]:
+    """(name without encoding suffix, suffix) of a mnemonic."""
+    for suffix in ENCODINGS:
+        if mnemonic.endswith(suffix):
+            return mnemonic[: -len(suffix)], suffix
+    return mnemonic, ""
+
+
+def resolve(operand: Operand, kind: str, context: Context) -> int:
+    """Register or constant index of ``operand`` as type ``kind``.
+
+    Raises:
+        UnknownInstructionError: The register range has the wrong width.
+    """
+    if operand.index is None:
+        return context.constant(operand.text, kind)
+    if operand.count != WIDTHS[kind]:
+        raise UnknownInstructionError(f"operand {operand.text}: {WIDTHS[kind]} registers expected for {kind}")
+    return operand.index
+
+
+def check_modifiers(statement: Statement, known: frozenset[str]) -> None:
+    """Raise for a modifier that the instruction does not have.
+
+    Raises:
+        UnknownInstructionError: The first unknown modifier.
+    """
+    for key in statement.modifiers:
+        if key not in known:
+            raise UnknownInstructionError(f"unknown modifier {key!r}")
+
+
+@dataclass
+class _Plan:
+    """A vector instruction while it is being bound."""
+
+    op: Op
+    dst: list[int]
+    dst_kinds: Sequence[str]
+    src: list[int]
+    reads: set[int]
+    before: list[Step] = field(default_factory=list)
+    after: list[Step] = field(default_factory=list)
+    pattern: LanePattern | None = None
+    preserve: int = 0
+    keywords: dict[str, Any] = field(default_factory=dict)
+
+
+def bind_alu(op: Op, statement: Statement, context: Context) -> Instruction:
+    """Bind a SALU or VALU instruction.
+
+    Raises:
+        UnknownInstructionError: Operand count, width or modifier do not fit the table entry.
+    """
+    count = len(op.dst) + len(op.src)
+    if len(statement.operands) != count:
+        raise UnknownInstructionError(f"{count} operands expected, found {len(statement.operands)}")
+    operands = [parse_operand(text) for text in statement.operands]
+    check_modifiers(statement, _SELECTION_KEYS | _OUTPUT_KEYS | SDWA_KEYS | DPP_KEYS)
+    dst = [resolve(operand, kind, context) for operand, kind in zip(operands, op.dst, strict=False)]
+    plan = _Plan(op, dst, op.dst, [], set(), preserve=op.preserve)
+    _bind_sources(plan, operands[len(op.dst) :], statement, context)
+    _bind_result(plan, statement)
+    _bind_implicit(plan)
+    return _finish(plan, statement)
+
+
+def _registers(index: int, kind: str) -> range:
+    return range(index, index + WIDTHS[kind]) if index < CONSTANT else range(0)
+
+
+def _bind_sources(plan: _Plan, operands: Sequence[Operand], statement: Statement, context: Context) -> None:
+    mods = parse_modifiers(statement.modifiers)
+    if plan.op.takes_modifiers or plan.op.byte_destination:
+        plan.keywords["mods"] = mods
+    if DPP_KEYS & statement.modifiers.keys():
+        plan.pattern = lane_pattern(statement.modifiers)
+    for position, (operand, kind) in enumerate(zip(operands, plan.op.src, strict=True)):
+        index = resolve(operand, kind, context)
+        plan.reads.update(_registers(index, kind))
+        plan.src.append(_modified(plan, position, operand, kind, index, mods, statement.modifiers))
+
+
+def _modified(
+    plan: _Plan, position: int, operand: Operand, kind: str, index: int, mods: Modifiers, found: Mapping[str, str]
+) -> int:
+    target = SOURCE_SCRATCH + 2 * position
+    select = found.get(f"src{position}_sel", "DWORD")
+    if select != "DWORD" or operand.sext:
+        plan.before.append(sdwa_source_step(index, target, select, operand.sext))
+        index = target
+    if plan.pattern is not None and position == 0:
+        plan.before.append(dpp_source_step(index, target, plan.pattern))
+        index = target
+    if kind in _16_BIT and mods.op_sel[position]:
+        plan.before.append(high_half_step(index, target))
+        index = target
+    if operand.neg or operand.abs:
+        plan.before.append(sign_step(index, target, kind, operand.neg, operand.abs))
+        index = target
+    return index
+
+
+def _bind_result(plan: _Plan, statement: Statement) -> None:
+    found = statement.modifiers
+    kind = plan.dst_kinds[0] if plan.dst_kinds else ""
+    omod = omod_text(found)
+    if kind in _FLOATS and ("clamp" in found or omod):
+        plan.after.append(float_result_step(RESULT_SCRATCH, kind, omod, "clamp" in found))
+    select, unused = found.get("dst_sel", "DWORD"), found.get("dst_unused", "UNUSED_PAD")
+    if kind in _16_BIT and parse_modifiers(found).op_sel[len(plan.op.src)]:
+        select, unused = "WORD_1", "UNUSED_PRESERVE"
+    if select != "DWORD":
+        plan.after.append(sdwa_result_step(RESULT_SCRATCH, plan.dst[0], select, unused))
+        plan.preserve = 0xFFFFFFFF if unused == "UNUSED_PRESERVE" else 0
+        if unused == "UNUSED_PRESERVE":
+            width = 0xFF if select.startswith("BYTE") else 0xFFFF
+            shift = int(select[-1]) * width.bit_length()
+            plan.preserve &= ~(width << shift) & 0xFFFFFFFF
+    if plan.op.byte_destination:
+        mods: Modifiers = plan.keywords["mods"]
+        plan.preserve = ~(0xFF << 8 * (mods.op_sel[2] + 2 * mods.op_sel[3])) & 0xFFFFFFFF
+
+
+def _bind_implicit(plan: _Plan) -> None:
+    for name in plan.op.implicit:
+        if name in ("dst", "dst1"):
+            position = 1 if name == "dst1" else 0
+            plan.src.append(plan.dst[position])
+            plan.reads.update(_registers(plan.dst[position], plan.dst_kinds[position]))
+        elif name == "vcc":
+            plan.src.append(VCC)
+            plan.reads.update((VCC, VCC + 1))
+        elif name == "scc":
+            plan.reads.add(SCC)
+        elif name == "exec":
+            plan.reads.update((EXEC, EXEC + 1))
+
+
+def _finish(plan: _Plan, statement: Statement) -> Instruction:
+    op = plan.op
+    writes: list[int] = []
+    for index, kind in zip(plan.dst, plan.dst_kinds, strict=True):
+        writes.extend(_registers(index, kind))
+    scalar_writes = [
+        index
+        for index, kind in zip(plan.dst, plan.dst_kinds, strict=True)
+        if SGPR <= index < CONSTANT and kind != "mask"
+    ]
+    run = _vector_run(plan) if any(index < SCRATCH for index in plan.dst) else _plain_run(plan)
+    writes += [SCC] if op.sets_scc else []
+    writes += [EXEC, EXEC + 1] if "exec" in op.implicit else []
+    if scalar_writes or "exec" in op.implicit:
+        run = coherent(run, set(writes))
+    reads = frozenset(plan.reads)
+    return Instruction(
+        statement=statement,
+        run=run,
+        kind=op.kind,
+        reads=reads,
+        writes=tuple(writes),
+        touches=reads | frozenset(writes),
+        preserve=plan.preserve,
+        shadow=op.shadow if not plan.before else None,
+        sources=tuple(plan.src),
+    )
+
+
+def coherent(run: Callable[[WaveGroup], None], writes: set[int]) -> Callable[[WaveGroup], None]:
+    """``run``, after which cached lane masks of the scalar registers ``writes`` are dropped and EXEC takes effect."""
+    writes_exec = bool(writes & {EXEC, EXEC + 1})
+    pairs = tuple({index & ~1 for index in writes if SGPR <= index < CONSTANT})
+
+    def scalar_run(g: WaveGroup) -> None:
+        run(g)
+        cache = g.lane_cache
+        if cache:
+            for pair in pairs:
+                cache.pop(pair, None)
+        if writes_exec:
+            g.refresh_exec()
+
+    return scalar_run
+
+
+def _plain_run(plan: _Plan) -> Callable[[WaveGroup], None]:
+    semantics, arguments, before = plan.op.semantics, (*plan.dst, *plan.src), tuple(plan.before)
+    keywords = plan.keywords
+    if plan.after or keywords or plan.pattern is not None and not plan.pattern.enabled.all():
+        raise UnknownInstructionError("modifier on an instruction without a vector result")
+    if not before:
+        return lambda g: semantics(g, *arguments)
+
+    def run(g: WaveGroup) -> None:
+        for step in before:
+            step(g)
+        semantics(g, *arguments)
+
+    return run
+
+
+def _scratch_results(plan: _Plan) -> tuple[list[int], list[tuple[int, int]]]:
+    scratch, rows, free = [], [], RESULT_SCRATCH
+    for index, kind in zip(plan.dst, plan.dst_kinds, strict=True):
+        if index >= SCRATCH:
+            scratch.append(index)
+            continue
+        scratch.append(free)
+        rows += [(register, free + offset) for offset, register in enumerate(_registers(index, kind))]
+        free += WIDTHS[kind]
+    return scratch, rows
+
+
+def _vector_run(plan: _Plan) -> Callable[[WaveGroup], None]:
+    semantics, keywords = plan.op.semantics, plan.keywords
+    direct = (*plan.dst, *plan.src)
+    scratch, rows = _scratch_results(plan)
+    redirected = (*scratch, *plan.src)
+    keep_old = bool(plan.preserve) and not plan.after
+    always_redirect = bool(plan.after) or plan.op.ignores_exec is False and plan.pattern is not None
+    before, after, pattern = tuple(plan.before), tuple(plan.after), plan.pattern
+
+    def redirect(g: WaveGroup) -> None:
+        if keep_old:
+            for row, temporary in rows:
+                g.u[temporary][...] = g.u[row]
+        semantics(g, *redirected, **keywords)
+        for step in after:
+            step(g)
+        lanes = g.mask if pattern is None else g.mask & dpp_lanes(pattern, g)[1]
+        for row, temporary in rows:
+            np.copyto(g.u[row], g.u[temporary], where=lanes)
+
+    if plan.op.ignores_exec:
+        return lambda g: semantics(g, *direct, **keywords)
+    if not before and not always_redirect and not keywords:
+        return _fast_run(semantics, direct, redirect)
+
+    def run(g: WaveGroup) -> None:
+        for step in before:
+            step(g)
+        if g.full and not always_redirect:
+            semantics(g, *direct, **keywords)
+        else:
+            redirect(g)
+
+    return run
+
+
+def _fast_run(
+    semantics: Callable[..., None], direct: tuple[int, ...], redirect: Callable[[WaveGroup], None]
+) -> Callable[[WaveGroup], None]:
+    """The common case without modifiers; fixed argument counts save a tuple unpacking each time."""
+    if len(direct) == 2:
+        d, a = direct
+
+        def unary(g: WaveGroup) -> None:
+            if g.full:
+                semantics(g, d, a)
+            else:
+                redirect(g)
+
+        return unary
+    if len(direct) == 3:
+        d, a, b = direct
+
+        def binary(g: WaveGroup) -> None:
+            if g.full:
+                semantics(g, d, a, b)
+            else:
+                redirect(g)
+
+        return binary
+
+    def run(g: WaveGroup) -> None:
+        if g.full:
+            semantics(g, *direct)
+        else:
+            redirect(g)
+
+    return run
+
+
+def make_instruction(
+    statement: Statement,
+    run: Callable[[WaveGroup], None],
+    kind: InstructionClass,
+    reads: Sequence[int] = (),
+    writes: Sequence[int] = (),
+    **more: Any,
+) -> Instruction:
+    """An instruction that is not in an ALU table."""
+    return Instruction(
+        statement=statement,
+        run=run,
+        kind=kind,
+        reads=frozenset(reads),
+        writes=tuple(writes),
+        touches=frozenset(reads) | frozenset(writes),
+        **more,
+    )

@@ -1,0 +1,202 @@
+"""A kernel to simulate: its program and how a launch sets it up.
+
+Source of the descriptor's layout and of the initial registers: LLVM ``AMDGPUUsage``, "Kernel descriptor" and "Initial
+kernel execution state" (gfx90a to gfx950).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from search.gfx950.llvm import disassemble, read_notes
+from search.gfx950.simulator.elf import read_elf
+from search.gfx950.simulator.findings import SimulationError
+from search.gfx950.simulator.program import Program, decode_program
+from search.gfx950.simulator.text import parse_objdump, parse_triton
+
+_DIRECTIVE = re.compile(r"^\s*\.amdhsa_(\w+)\s+(\S+)", re.MULTILINE)
+_ENTRY = re.compile(r"^(\s*)(-\s+)?\.?([\w.]+):\s*(.*)$")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One kernel argument: where it lies in the kernarg segment.
+
+    Args:
+        offset, size: Bytes.
+        kind: ``global_buffer``, ``by_value`` or ``hidden_…``.
+        name: Empty where the metadata has none.
+    """
+
+    offset: int
+    size: int
+    kind: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """Register set-up and sizes of a kernel.
+
+    Args:
+        user_sgprs: Enabled user SGPR groups in hardware order: (name, number of SGPRs).
+        preload_sgprs: Kernel argument dwords that the loader puts behind them.
+        preload_offset: First dword of the kernarg segment that is preloaded.
+        workgroup_ids: Which of x, y, z follow.
+        lds_bytes, scratch_bytes: Static LDS of a workgroup, private memory of a lane.
+        kernarg_bytes: Size of the kernarg segment.
+    """
+
+    user_sgprs: tuple[tuple[str, int], ...]
+    preload_sgprs: int
+    preload_offset: int
+    workgroup_ids: tuple[bool, bool, bool]
+    lds_bytes: int
+    scratch_bytes: int
+    kernarg_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A kernel that can be launched any number of times.
+
+    Args:
+        name: Function name.
+        program: Decoded instructions.
+        descriptor: Register set-up.
+        arguments: From the metadata, in order of offset.
+    """
+
+    name: str
+    program: Program
+    descriptor: Descriptor
+    arguments: Sequence[Argument]
+
+
+_USER_SGPRS = (
+    ("private_segment_buffer", 4), ("dispatch_ptr", 2), ("queue_ptr", 2), ("kernarg_segment_ptr", 2), ("dispatch_id", 2),
+    ("flat_scratch_init", 2), ("private_segment_size", 1),
+)  # fmt: skip
+
+
+def load_assembly(text: str, symbol: str | None = None) -> Kernel:
+    """Kernel from compiler output (Triton's ``asm["amdgcn"]``); the first one unless ``symbol`` names another.
+
+    Raises:
+        SimulationError: No kernel descriptor, or an instruction that is not modelled.
+    """
+    name = symbol or _first_kernel(text)
+    start = text.find(f".amdhsa_kernel {name}")
+    if start < 0:
+        raise SimulationError(f"no .amdhsa_kernel {name} in the assembly text")
+    directives = {key: int(value, 0) for key, value in _DIRECTIVE.findall(text[start : text.index(".end_amdhsa_kernel", start)]) if _is_int(value)}
+    descriptor = Descriptor(
+        user_sgprs=tuple((key, size) for key, size in _USER_SGPRS if directives.get(f"user_sgpr_{key}", 0)),
+        preload_sgprs=directives.get("user_sgpr_kernarg_preload_length", 0),
+        preload_offset=directives.get("user_sgpr_kernarg_preload_offset", 0),
+        workgroup_ids=_three(directives.get(f"system_sgpr_workgroup_id_{axis}", 1) for axis in "xyz"),
+        lds_bytes=directives.get("group_segment_fixed_size", 0),
+        scratch_bytes=directives.get("private_segment_fixed_size", 0),
+        kernarg_bytes=directives.get("kernarg_size", 0),
+    )
+    metadata = text[text.find(".amdgpu_metadata") :]
+    return Kernel(name, decode_program(parse_triton(text, name)), descriptor, parse_arguments(metadata, name))
+
+
+def load_code_object(path: Path, symbol: str | None = None) -> Kernel:
+    """Kernel from an ELF code object; the only one unless ``symbol`` (without ``.kd``) names it.
+
+    Raises:
+        ToolNotFoundError: No LLVM disassembler.
+        SimulationError: No such kernel, or an instruction that is not modelled.
+    """
+    elf = read_elf(path)
+    kernels = [name.removesuffix(".kd") for name in elf.symbols if name.endswith(".kd")]
+    name = symbol or (kernels[0] if len(kernels) == 1 else None)
+    if name is None or name not in kernels:
+        raise SimulationError(f"{path} has no kernel {symbol}: it has {', '.join(kernels) or 'none'}")
+    raw = elf.read(elf.symbols[f"{name}.kd"].address, 64)
+    (entry_offset,) = struct.unpack_from("<q", raw, 16)
+    entry = elf.symbols[f"{name}.kd"].address + entry_offset
+    size = elf.symbols[name].size if name in elf.symbols else 0
+    listing = parse_objdump(disassemble(path), name, entry, entry + size if size else None)
+    return Kernel(name, decode_program(listing), parse_descriptor(raw), parse_arguments(read_notes(path), name))
+
+
+def parse_descriptor(raw: bytes) -> Descriptor:
+    """The 64 bytes of a kernel descriptor symbol.
+
+    Raises:
+        SimulationError: Too few bytes.
+    """
+    if len(raw) < 64:
+        raise SimulationError(f"a kernel descriptor has 64 bytes, found {len(raw)}")
+    lds, scratch, kernarg = struct.unpack_from("<III", raw, 0)
+    (resource2,) = struct.unpack_from("<I", raw, 52)
+    properties, preload = struct.unpack_from("<HH", raw, 56)
+    return Descriptor(
+        user_sgprs=tuple(entry for bit, entry in enumerate(_USER_SGPRS) if properties >> bit & 1),
+        preload_sgprs=preload & 0x7F,
+        preload_offset=preload >> 7,
+        workgroup_ids=_three(resource2 >> bit & 1 for bit in (7, 8, 9)),
+        lds_bytes=lds,
+        scratch_bytes=scratch,
+        kernarg_bytes=kernarg,
+    )
+
+
+def parse_arguments(text: str, kernel: str) -> tuple[Argument, ...]:
+    """Arguments of ``kernel`` from metadata in YAML (compiler output or ``llvm-readelf --notes``).
+
+    A kernel's arguments come before its name. If no kernel has that name, as in hand-written objects, the only list counts.
+    """
+    lists: list[tuple[str, list[dict[str, str]]]] = []
+    current: list[dict[str, str]] = []
+    inside, indent = False, 0
+    for line in text.splitlines():
+        match = _ENTRY.match(line)
+        if match is None:
+            continue
+        depth, dash, key, value = len(match[1]), bool(match[2]), match[3], match[4].strip().strip("'\"")
+        if key == "args" and not value:
+            current, inside, indent = [], True, depth + (len(match[2]) if match[2] else 0)
+            continue
+        if inside and dash and depth >= indent and (not current or depth == int(current[0]["depth"])):
+            current.append({"depth": str(depth)})
+        elif inside and depth <= indent:
+            inside = False
+        if inside and current:
+            current[-1][key] = value
+        elif key == "name":
+            lists.append((value, current))
+    found = [entries for name, entries in lists if name == kernel] or [entries for _, entries in lists if entries]
+    return tuple(_argument(entry) for entry in found[0]) if found else ()
+
+
+def _argument(entry: Mapping[str, str]) -> Argument:
+    return Argument(
+        offset=int(entry.get("offset", "0"), 0),
+        size=int(entry.get("size", "0"), 0),
+        kind=entry.get("value_kind", ""),
+        name=entry.get("name", ""),
+    )
+
+
+def _three(values: object) -> tuple[bool, bool, bool]:
+    x, y, z = (bool(value) for value in values)  # type: ignore[attr-defined]
+    return x, y, z
+
+
+def _is_int(text: str) -> bool:
+    return re.fullmatch(r"-?(0x[0-9a-fA-F]+|\d+)", text) is not None
+
+
+def _first_kernel(text: str) -> str:
+    match = re.search(r"^\s*\.amdhsa_kernel\s+(\S+)", text, re.MULTILINE)
+    if match is None:
+        raise SimulationError("no .amdhsa_kernel directive in the assembly text")
+    return match[1]

@@ -1,0 +1,249 @@
+"""A launch described by names and values, and what comes back from simulating it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.gfx950.simulator.environment import Environment
+from search.gfx950.simulator.findings import Finding, SimulationError
+from search.gfx950.simulator.kernel import Kernel
+from search.gfx950.simulator.lds import LocalMemory
+from search.gfx950.simulator.machine import Machine
+from search.gfx950.simulator.memory import Buffer, GlobalMemory
+from search.gfx950.simulator.op import InstructionClass
+from search.gfx950.simulator.registers import SCC, SGPR
+from search.gfx950.simulator.state import LANES, WaveGroup, initial_group
+
+Array = NDArray[Any]
+Value = Array | Buffer | int | float
+Packer = Callable[[Mapping[str, int]], bytes]
+DEFAULT_BUDGET = 2_000_000
+MAX_LDS_BYTES = 160 * 1024
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Arguments and sizes of one kernel launch.
+
+    Args:
+        arguments: Name to array (a pointer; stores change it in place), ``Buffer`` or number. Where the metadata has
+            no names, the order counts.
+        grid: Workgroups in x, y, z.
+        block: Work-items of a workgroup in x, y, z.
+        dynamic_lds_bytes: LDS on top of the kernel's static size (Triton's ``metadata.shared``).
+        pack: Builds the kernarg segment itself, given the fake address of each array; None: from the metadata.
+    """
+
+    arguments: Mapping[str, Value]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_lds_bytes: int = 0
+    pack: Packer | None = None
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Executed instructions and bytes moved.
+
+    Args:
+        by_class: Instructions of all waves by class.
+        by_mnemonic: Instructions of all waves by mnemonic.
+        waves: Number of waves.
+        global_read_bytes, global_written_bytes, lds_read_bytes, lds_written_bytes: Sums over all lanes.
+    """
+
+    by_class: Mapping[InstructionClass, int]
+    by_mnemonic: Mapping[str, int]
+    waves: int
+    global_read_bytes: int
+    global_written_bytes: int
+    lds_read_bytes: int
+    lds_written_bytes: int
+
+    @property
+    def total(self) -> int:
+        """Instructions of all waves."""
+        return sum(self.by_class.values())
+
+    def per_wave(self) -> dict[InstructionClass, float]:
+        """Mean instructions of a wave by class."""
+        return {kind: count / max(self.waves, 1) for kind, count in self.by_class.items()}
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    """What an execution showed; outputs are in the launch's arrays.
+
+    Args:
+        findings: Wrong behaviour, in order of first appearance.
+        histogram: Executed instructions.
+        workgroups: Workgroups that ran.
+    """
+
+    findings: tuple[Finding, ...]
+    histogram: Histogram
+    workgroups: tuple[tuple[int, int, int], ...] = field(default=())
+
+    @property
+    def clean(self) -> bool:
+        """True without findings."""
+        return not self.findings
+
+
+def simulate(
+    kernel: Kernel,
+    launch: Launch,
+    workgroups: Sequence[tuple[int, int, int]] | None = None,
+    budget: int = DEFAULT_BUDGET,
+) -> SimulationResult:
+    """Execute ``workgroups`` (default: the whole grid) of ``launch``; arrays change in place.
+
+    Args:
+        budget: Instructions a wave may execute before it is stopped with a finding.
+
+    Raises:
+        SimulationError: The launch does not fit the kernel.
+    """
+    chosen = tuple(workgroups) if workgroups is not None else tuple(_grid(launch.grid))
+    waves_each = -(-(launch.block[0] * launch.block[1] * launch.block[2]) // LANES)
+    lds_bytes = kernel.descriptor.lds_bytes + launch.dynamic_lds_bytes
+    if not chosen or lds_bytes > MAX_LDS_BYTES:
+        raise SimulationError(f"{len(chosen)} workgroups with {lds_bytes} bytes of LDS cannot run")
+    kernarg = np.zeros(max(kernel.descriptor.kernarg_bytes, 4096), np.uint8)
+    buffers = {name: _as_buffer(value) for name, value in launch.arguments.items() if not isinstance(value, (int, float))}
+    memory = GlobalMemory([("kernarg", Buffer(kernarg)), *buffers.items()])
+    packed = pack_arguments(kernel, launch, memory.address_of)
+    kernarg[: len(packed)] = np.frombuffer(packed, np.uint8)
+    wave_workgroup = np.repeat(np.arange(len(chosen)), waves_each)
+    wave_in_group = np.tile(np.arange(waves_each), len(chosen))
+    scratch_shape = ((kernel.descriptor.scratch_bytes + 3) // 4, len(wave_workgroup), LANES)
+    env = Environment(
+        memory=memory,
+        lds=LocalMemory(len(chosen), lds_bytes, wave_workgroup, wave_in_group),
+        workgroups=chosen,
+        wave_workgroup=wave_workgroup,
+        wave_in_group=wave_in_group,
+        num_vgprs=kernel.program.num_vgprs,
+        num_agprs=kernel.program.num_agprs,
+        constants=kernel.program.constants,
+        scratch=np.full(scratch_shape, 0xFFFFDEAD, np.uint32),
+        scratch_undefined=np.full(scratch_shape, 0xFFFFFFFF, np.uint32),
+    )
+    machine = Machine(kernel.program, env, budget)
+    with np.errstate(all="ignore"):
+        machine.run(_start(kernel, launch, env))
+    return SimulationResult(tuple(env.findings.values()), _histogram(kernel, env, machine.counts), chosen)
+
+
+def _grid(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
+    for z in range(grid[2]):
+        for y in range(grid[1]):
+            for x in range(grid[0]):
+                yield x, y, z
+
+
+def _as_buffer(value: Array | Buffer) -> Buffer:
+    return value if isinstance(value, Buffer) else Buffer(value)
+
+
+def pack_arguments(kernel: Kernel, launch: Launch, addresses: Mapping[str, int]) -> bytes:
+    """The kernarg segment: the caller's packer, or values at the offsets of the metadata.
+
+    Raises:
+        SimulationError: Missing, surplus or unfitting arguments.
+    """
+    if launch.pack is not None:
+        return launch.pack(addresses)
+    segment = bytearray(kernel.descriptor.kernarg_bytes)
+    explicit = [argument for argument in kernel.arguments if not argument.kind.startswith("hidden_")]
+    names = list(launch.arguments)
+    named = any(argument.name in launch.arguments for argument in explicit)
+    if len(names) > len(explicit):
+        raise SimulationError(f"{kernel.name} takes {len(explicit)} arguments, {len(names)} given")
+    for position, argument in enumerate(explicit):
+        name = argument.name if named else (names[position] if position < len(names) else "")
+        if name in launch.arguments:
+            _place(segment, argument.offset, argument.size, name, launch.arguments[name], addresses)
+    for argument in kernel.arguments:
+        if argument.kind.startswith("hidden_"):
+            _place_hidden(segment, argument.kind, argument.offset, argument.size, launch)
+    return bytes(segment)
+
+
+def _place(segment: bytearray, offset: int, size: int, name: str, value: Value, addresses: Mapping[str, int]) -> None:
+    if name in addresses:
+        if size != 8:
+            raise SimulationError(f"argument {name} is an array, but the kernel takes {size} bytes there")
+        struct.pack_into("<Q", segment, offset, addresses[name])
+    elif isinstance(value, float):
+        struct.pack_into("<f" if size == 4 else "<d", segment, offset, value)
+    elif isinstance(value, (int, np.integer)):
+        segment[offset : offset + size] = int(value).to_bytes(size, "little", signed=int(value) < 0)
+    else:
+        raise SimulationError(f"argument {name} has no place in the kernarg segment")
+
+
+def _place_hidden(segment: bytearray, kind: str, offset: int, size: int, launch: Launch) -> None:
+    values = {f"hidden_block_count_{axis}": launch.grid[i] for i, axis in enumerate("xyz")}
+    values |= {f"hidden_group_size_{axis}": launch.block[i] for i, axis in enumerate("xyz")}
+    values["hidden_grid_dims"] = 3
+    values["hidden_dynamic_lds_size"] = launch.dynamic_lds_bytes
+    segment[offset : offset + size] = values.get(kind, 0).to_bytes(size, "little")
+
+
+def _start(kernel: Kernel, launch: Launch, env: Environment) -> WaveGroup:
+    """All waves at the entry with the registers that the loader sets."""
+    group = initial_group(env, np.arange(len(env.wave_workgroup)))
+    defined = _user_sgprs(kernel, group)
+    for axis, enabled in enumerate(kernel.descriptor.workgroup_ids):
+        if enabled:
+            ids = np.array([workgroup[axis] for workgroup in env.workgroups], np.uint32)
+            group.u[SGPR + defined][...] = ids[env.wave_workgroup][:, None]
+            defined += 1
+    item = env.wave_in_group[:, None] * LANES + np.arange(LANES)
+    x, y, _ = launch.block
+    group.u[0][...] = (item % x) | ((item // x % y) << 10) | ((item // (x * y)) << 20)
+    ready = {0, *range(SGPR, SGPR + defined)}
+    group.tracking.mark_undefined(register for register in kernel.program.registers if register not in ready and not 702 <= register <= 703)
+    partial = launch.block[0] * launch.block[1] * launch.block[2] % LANES
+    if partial:
+        last = env.wave_in_group == env.wave_in_group.max()
+        group.scalars[last, 126] = ((1 << partial) - 1) & 0xFFFFFFFF
+        group.scalars[last, 127] = ((1 << partial) - 1) >> 32
+        group.refresh_exec()
+    return group
+
+
+def _user_sgprs(kernel: Kernel, group: WaveGroup) -> int:
+    """Fill the user SGPRs; returns their number."""
+    position = 0
+    memory = group.env.memory
+    for name, size in kernel.descriptor.user_sgprs:
+        value = memory.address_of["kernarg"] if name == "kernarg_segment_ptr" else 0
+        for register in range(size):
+            group.u[SGPR + position + register][...] = (value >> 32 * register) & 0xFFFFFFFF
+        position += size
+    words = memory.regions[0].words(4)
+    for number in range(kernel.descriptor.preload_sgprs):
+        group.u[SGPR + position + number][...] = words[kernel.descriptor.preload_offset + number]
+    return position + kernel.descriptor.preload_sgprs
+
+
+def _histogram(kernel: Kernel, env: Environment, counts: Array) -> Histogram:
+    by_class = dict.fromkeys(InstructionClass, 0)
+    by_mnemonic: dict[str, int] = {}
+    for instruction, count in zip(kernel.program.instructions, counts.tolist(), strict=True):
+        if count:
+            by_class[instruction.kind] += count
+            mnemonic = instruction.statement.mnemonic
+            by_mnemonic[mnemonic] = by_mnemonic.get(mnemonic, 0) + count
+    return Histogram(
+        by_class, by_mnemonic, len(env.wave_workgroup), env.global_read_bytes, env.global_written_bytes,
+        env.lds_read_bytes, env.lds_written_bytes,
+    )  # fmt: skip

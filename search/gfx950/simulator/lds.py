@@ -1,0 +1,137 @@
+"""Local data share of all simulated workgroups: values, who wrote each byte, and what is still in flight.
+
+Shadow byte of each LDS byte: 0 settled, 1…32 written by that wave (plus one) since the last barrier, 0x80 an LDS-direct
+load that nobody has waited for, 0xFF never written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+IN_FLIGHT = 0x80
+NEVER_WRITTEN = 0xFF
+_POISON_DWORD = 0xFFFFDEAD
+_WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
+
+
+@dataclass(eq=False)
+class LdsWrite:
+    """One write instruction of some waves that later barriers have to settle.
+
+    Args:
+        waves: Wave ids [waves].
+        offsets: Flat byte offset of each lane [waves, 64].
+        active: Lanes that wrote [waves, 64].
+        size: Bytes a lane.
+        finished: Waves that have waited for the write [waves].
+        settled: Waves whose bytes a barrier made visible to all [waves].
+    """
+
+    waves: Array
+    offsets: Array
+    active: Array
+    size: int
+    finished: Array
+    settled: Array
+
+
+class LocalMemory:
+    """LDS of ``workgroups`` workgroups in one flat byte array."""
+
+    def __init__(self, workgroups: int, size_bytes: int, wave_workgroup: Array, wave_in_group: Array) -> None:
+        """Poisoned LDS of ``size_bytes`` a workgroup; the arrays give each wave's workgroup and its number there."""
+        self.size = size_bytes
+        self.stride = (size_bytes + 15) & ~15
+        total = workgroups * self.stride
+        self.data: Array = np.full(total // 4, _POISON_DWORD, np.uint32).view(np.uint8)
+        self.shadow: Array = np.full(total, NEVER_WRITTEN, np.uint8)
+        self.base: Array = (wave_workgroup * self.stride).astype(np.int64)
+        self._workgroup = wave_workgroup
+        self._code = (wave_in_group + 1).astype(np.uint8)
+        self._data_words = {width: self.data.view(kind) for width, kind in _WORDS.items()}
+        self._shadow_words = {width: self.shadow.view(kind) for width, kind in _WORDS.items()}
+        self._unsettled: list[LdsWrite] = []
+
+    def read(self, offsets: Array, size: int) -> tuple[Array, Array]:
+        """``size`` bytes at flat ``offsets`` (int64, any shape), and their shadow, both uint8 [*shape, size]."""
+        width, index = _index(offsets, size)
+        values = self._data_words[width].take(index)
+        shadow = self._shadow_words[width].take(index)
+        shape = (*offsets.shape, size)
+        return values.view(np.uint8).reshape(shape), shadow.view(np.uint8).reshape(shape)
+
+    def write(self, waves: Array, offsets: Array, values: Array, active: Array, direct: bool = False) -> LdsWrite:
+        """Write uint8 ``values`` [waves, 64, size] at flat ``offsets`` [waves, 64] where ``active``.
+
+        Args:
+            waves: Wave ids.
+            direct: An LDS-direct load: its bytes stay in flight until the covering wait.
+
+        Returns:
+            The record to finish when the operation has been waited for.
+        """
+        size = values.shape[-1]
+        code = np.full(len(waves), IN_FLIGHT, np.uint8) if direct else self._code[waves]
+        self._put(offsets, values, active, code)
+        blank = np.zeros(len(waves), np.bool_)
+        record = LdsWrite(waves, offsets, active, size, blank, blank.copy())
+        self._unsettled.append(record)
+        return record
+
+    def mark(self, offsets: Array, undefined: Array, active: Array) -> None:
+        """Make the bytes that ``undefined`` (uint8, non-zero) marks count as never written."""
+        flat = (offsets[..., None] + np.arange(undefined.shape[-1]))[active]
+        self.shadow[flat[undefined[active] != 0]] = NEVER_WRITTEN
+
+    def _put(self, offsets: Array, values: Array, active: Array, code: Array) -> None:
+        size = values.shape[-1]
+        codes = np.broadcast_to(code[:, None], active.shape)
+        if not active.all():
+            offsets, values, codes = offsets[active], values[active], codes[active]
+        width, index = _index(offsets, size)
+        shape = index.shape
+        self._data_words[width][index] = np.ascontiguousarray(values).view(_WORDS[width]).reshape(shape)
+        wide = np.repeat(codes.reshape(-1), width).view(_WORDS[width]).reshape(codes.shape)
+        self._shadow_words[width][index] = wide if wide.shape == shape else wide[..., None]
+
+    def finish(self, record: LdsWrite, waves: Array) -> None:
+        """The operation of ``record`` has been waited for by ``waves``; LDS-direct bytes now belong to their wave."""
+        mine = np.isin(record.waves, waves)
+        record.finished |= mine
+        where = record.active & mine[:, None]
+        flat = (record.offsets[..., None] + np.arange(record.size))[where]
+        if len(flat) and self.shadow[flat[0, 0]] == IN_FLIGHT:
+            code = np.broadcast_to(self._code[record.waves][:, None], where.shape)[where]
+            self.shadow[flat] = code[:, None]
+
+    def barrier(self, workgroups: Array) -> None:
+        """All waves of ``workgroups`` (bool [workgroups]) met: finished writes become visible to all of them."""
+        left = []
+        for record in self._unsettled:
+            now = record.finished & workgroups[self._workgroup[record.waves]] & ~record.settled
+            if now.any():
+                where = record.active & now[:, None]
+                width, index = _index(record.offsets[where], record.size)
+                words = self._shadow_words[width]
+                current = words.take(index).view(np.uint8)
+                words[index] = np.where(current < IN_FLIGHT, 0, current).astype(np.uint8).view(words.dtype).reshape(index.shape)
+                record.settled |= now
+            if not record.settled.all():
+                left.append(record)
+        self._unsettled = left
+
+
+def _index(offsets: Array, size: int) -> tuple[int, Array]:
+    width = min(size & -size, 16)
+    if offsets.size:
+        misaligned = int(np.bitwise_or.reduce(offsets, axis=None)) | width
+        width = misaligned & -misaligned
+    index = offsets >> (width.bit_length() - 1)
+    if width != size:
+        index = index[..., None] + np.arange(size // width)
+    return width, index

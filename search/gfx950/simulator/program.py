@@ -1,0 +1,101 @@
+"""A listing decoded once: instructions bound to registers, basic blocks, the registers they use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from numpy.typing import NDArray
+
+from search.gfx950.simulator import (
+    atomics, compare, control, convert, crosslane, ds, indexed, mfma, packed, salu, scratch, smem, valu, valu_float, vmem,
+)  # fmt: skip
+from search.gfx950.simulator.bind import Context, base_name, bind_alu
+from search.gfx950.simulator.findings import UnknownInstructionError
+from search.gfx950.simulator.op import Control, Instruction, Op
+from search.gfx950.simulator.registers import AGPR, SCC, SCRATCH, SGPR
+from search.gfx950.simulator.text import Listing, Statement
+
+Array = NDArray[Any]
+Binder = Callable[[Statement, Context], Instruction]
+
+OPS: Mapping[str, Op] = MappingProxyType(
+    {**salu.OPS, **valu.OPS, **valu_float.OPS, **compare.OPS, **packed.OPS, **convert.OPS, **crosslane.OPS}
+)
+BINDERS: Mapping[str, Binder] = MappingProxyType(
+    {
+        **vmem.BINDERS, **ds.BINDERS, **smem.BINDERS, **mfma.BINDERS, **control.BINDERS, **scratch.BINDERS, **atomics.BINDERS,
+        **indexed.BINDERS,
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Decoded instructions of one kernel.
+
+    Args:
+        instructions: In address order.
+        leaders: Indices where a basic block starts: branch targets and successors of branches and barriers.
+        num_vgprs, num_agprs: One more than the highest register named.
+        registers: Every register that an instruction reads or writes.
+        constants: Constant rows, uint32 [1, 1].
+    """
+
+    instructions: Sequence[Instruction]
+    leaders: frozenset[int]
+    num_vgprs: int
+    num_agprs: int
+    registers: frozenset[int]
+    constants: Sequence[Array]
+
+
+def decode(statement: Statement, context: Context) -> Instruction:
+    """Bind one statement.
+
+    Raises:
+        UnknownInstructionError: Mnemonic, operand or modifier is not modelled; names the line.
+    """
+    try:
+        if statement.mnemonic in BINDERS:
+            return BINDERS[statement.mnemonic](statement, context)
+        name = base_name(statement.mnemonic)[0]
+        if "clamp" in statement.modifiers and f"{name}.clamp" in OPS:
+            return bind_alu(OPS[f"{name}.clamp"], statement, context)
+        if name in OPS:
+            op = OPS[name]
+            if "clamp" in statement.modifiers and (not op.dst or op.dst[0] not in ("f32",)):
+                raise UnknownInstructionError("clamp on this instruction")
+            return bind_alu(op, statement, context)
+        raise UnknownInstructionError(f"unknown mnemonic {statement.mnemonic!r}")
+    except UnknownInstructionError as error:
+        raise UnknownInstructionError(f"line {statement.line}: {error}: {statement.text}") from error
+
+
+def decode_program(listing: Listing) -> Program:
+    """Decode every statement.
+
+    Raises:
+        UnknownInstructionError: As ``decode``.
+    """
+    index_of = {s.address: i for i, s in enumerate(listing.statements) if s.address is not None}
+    context = Context(labels=listing.labels, index_of=index_of)
+    instructions = [decode(statement, context) for statement in listing.statements]
+    leaders = {0}
+    for position, instruction in enumerate(instructions):
+        if instruction.control is not Control.NEXT:
+            leaders.add(position + 1)
+        if instruction.control is Control.BRANCH:
+            leaders.add(instruction.target)
+    used = frozenset(register for i in instructions for register in i.touches)
+    vectors = {register for register in used if register < SCRATCH}
+    return Program(
+        instructions=instructions,
+        leaders=frozenset(leaders),
+        num_vgprs=max((register + 1 for register in vectors if register < AGPR), default=1),
+        num_agprs=max((register + 1 - AGPR for register in vectors if register >= AGPR), default=0),
+        registers=frozenset(register for register in used if register < SCRATCH or SGPR <= register or register == SCC),
+        constants=context.constants,
+    )

@@ -1,0 +1,119 @@
+"""Rules for undefined bits: which bits of a result depend on bits that were never written.
+
+A rule gets the values and the undefined-bit masks of the sources (uint32 arrays that broadcast together) and returns the
+mask of the result. Instructions without a rule turn any undefined source bit into a fully undefined result. The idea
+of bit-exact propagation is Memcheck's (Seward and Nethercote, "Using Valgrind to detect undefined value errors", 2005).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Rule = Callable[[Sequence[Array], Sequence[Array]], Array]
+ALL = np.uint32(0xFFFFFFFF)
+
+
+def any_bit(shadows: Sequence[Array]) -> Array:
+    """All ones where any source has an undefined bit."""
+    total = shadows[0]
+    for shadow in shadows[1:]:
+        total = total | shadow
+    return np.asarray(np.where(total != 0, ALL, np.uint32(0)))
+
+
+def bitwise_copy(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """Each bit depends on the same bit of the only source."""
+    return shadows[0]
+
+
+def bitwise_xor(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """Each bit depends on the same bit of both sources."""
+    return np.asarray(shadows[0] | shadows[1])
+
+
+def bitwise_and(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """A defined 0 makes the result defined."""
+    (x, y), (p, q) = values, shadows
+    return np.asarray((p | q) & (p | x) & (q | y))
+
+
+def bitwise_or(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """A defined 1 makes the result defined."""
+    (x, y), (p, q) = values, shadows
+    return np.asarray((p | q) & (p | ~x) & (q | ~y))
+
+
+def low_bits_first(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """Sums: an undefined bit reaches the bits above it."""
+    total = shadows[0]
+    for shadow in shadows[1:]:
+        total = total | shadow
+    return np.asarray(total | (~total + np.uint32(1)))
+
+
+def low_half(rule: Rule) -> Rule:
+    """``rule`` on 16-bit sources: high halves are not read, the result's high half is 0."""
+
+    def apply(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+        word = np.uint32(0xFFFF)
+        return np.asarray(rule([v & word for v in values], [s & word for s in shadows]) & word)
+
+    return apply
+
+
+def shift_left_reversed(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """S1 << S0."""
+    moved = shadows[1] << (values[0] & np.uint32(31))
+    return np.asarray(np.where(shadows[0] & np.uint32(31), ALL, moved))
+
+
+def shift_right_reversed(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """S1 >> S0."""
+    moved = shadows[1] >> (values[0] & np.uint32(31))
+    return np.asarray(np.where(shadows[0] & np.uint32(31), ALL, moved))
+
+
+def and_or(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """(S0 & S1) | S2."""
+    inner = bitwise_and(values[:2], shadows[:2])
+    return bitwise_or([values[0] & values[1], values[2]], [inner, shadows[2]])
+
+
+def or_three(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """S0 | S1 | S2."""
+    inner = bitwise_or(values[:2], shadows[:2])
+    return bitwise_or([values[0] | values[1], values[2]], [inner, shadows[2]])
+
+
+def shift_left_or(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """(S0 << S1) | S2."""
+    count = values[1] & np.uint32(31)
+    moved = np.where(shadows[1] & np.uint32(31), ALL, shadows[0] << count)
+    return bitwise_or([values[0] << count, values[2]], [moved, shadows[2]])
+
+
+def bit_field(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """(S0 >> S1) & ones(S2), also sign-extended (then the top bit spreads)."""
+    if np.any(shadows[1]) or np.any(shadows[2]):
+        return any_bit(shadows)
+    width = values[2] & np.uint32(31)
+    field = (shadows[0] >> (values[1] & np.uint32(31))) & ((np.uint32(1) << width) - np.uint32(1))
+    return np.asarray(np.where(field != 0, ALL, np.uint32(0)))
+
+
+def byte_permute(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """V_PERM_B32: each byte depends on the byte that its selector names."""
+    if np.any(shadows[2]):
+        return any_bit(shadows)
+    source = (shadows[0].astype(np.uint64) << np.uint64(32)) | shadows[1]
+    result: Array = np.zeros(np.broadcast_shapes(source.shape, values[2].shape), np.uint64)
+    for byte in range(4):
+        select = ((values[2] >> np.uint32(8 * byte)) & np.uint32(0xFF)).astype(np.uint64)
+        picked = (source >> (np.minimum(select, np.uint64(7)) * np.uint64(8))) & np.uint64(0xFF)
+        result |= np.where(select < 8, picked, np.where(select < 12, np.uint64(0xFF), np.uint64(0))) << np.uint64(8 * byte)
+    return result.astype(np.uint32)

@@ -9,6 +9,7 @@ from typing import Any
 from kernels.config import SplitKAtomicConfig, SplitKWorkspaceConfig, StagedConfig, TileConfig
 from kernels.problem import BLOCK, GemmShape
 from kernels.program import Buffer, KernelCall, Program
+from kernels.tiling import FlatCoverage, RowCoverage, TileCoverage
 from kernels.triton_fused import fused_gemm_kernel
 from kernels.triton_quantize import quantize_kernel
 from kernels.triton_reduce import reduce_kernel, zero_kernel
@@ -104,15 +105,25 @@ def _fused_call(
     shape: GemmShape, config: TileConfig, stride_am: int, split_k: int, store: str, out: str
 ) -> KernelCall:
     constexprs = _gemm_constexprs(shape, config, split_k, store)
-    constexprs |= {"QUANTIZER": config.quantizer, "WIDE_OFFSETS": _gemm_wide(shape, stride_am, split_k)}
+    constexprs |= {
+        "QUANTIZER": config.quantizer, "A_OPERAND": config.a_operand,
+        "WIDE_OFFSETS": _gemm_wide(shape, stride_am, split_k),
+    }  # fmt: skip
     return KernelCall(
         fused_gemm_kernel,
         _gemm_grid(shape, config, split_k),
         {"a_ptr": "a", "b_ptr": "b", "b_scale_ptr": "b_scale", "out_ptr": out,
          "M": shape.M, "stride_am": stride_am, "stride_om": shape.N},
         constexprs,
+        _coverage(shape, config, split_k),
         config.launch_options(),
     )  # fmt: skip
+
+
+def _coverage(shape: GemmShape, config: TileConfig, split_k: int) -> TileCoverage:
+    return TileCoverage(
+        shape.M, shape.N, config.BLOCK_M, config.BLOCK_N, config.GROUP_M, config.num_xcds, split_k
+    )
 
 
 def _reduce_call(shape: GemmShape, slices: str, split_k: int, block_m: int, block_n: int) -> KernelCall:
@@ -122,6 +133,7 @@ def _reduce_call(shape: GemmShape, slices: str, split_k: int, block_m: int, bloc
         {"slices_ptr": slices, "out_ptr": "out", "M": shape.M, "stride_om": shape.N},
         {"N": shape.N, "SPLIT_K": split_k, "BLOCK_M": block_m, "BLOCK_N": block_n,
          "WIDE_OFFSETS": _wide(split_k * _round_up(shape.M, 256) * shape.N)},
+        TileCoverage(shape.M, shape.N, block_m, block_n),
         {"num_warps": 4},
     )  # fmt: skip
 
@@ -138,6 +150,7 @@ def _fused_splitk_atomic(shape: GemmShape, config: SplitKAtomicConfig, stride_am
         (_cdiv(elements, ZERO_BLOCK), 1, 1),
         {"x_ptr": "sums", "elements": elements},
         {"BLOCK": ZERO_BLOCK, "WIDE_OFFSETS": _wide(elements)},
+        FlatCoverage(shape.N, ZERO_BLOCK),
         {"num_warps": 4},
     )
     gemm = _fused_call(shape, config, stride_am, config.split_k, "atomic", "sums")
@@ -163,6 +176,7 @@ def _quantize_call(shape: GemmShape, config: StagedConfig, stride_am: int) -> Ke
         {"a_ptr": "a", "codes_ptr": "a_codes", "scale_ptr": "a_scale", "M": shape.M, "stride_am": stride_am},
         {"K": shape.K, "BLOCK_M": config.QUANT_BLOCK_M, "BLOCK_K": config.QUANT_BLOCK_K,
          "QUANTIZER": config.quantizer, "WIDE_OFFSETS": _wide(_round_up(shape.M, 256) * stride_am)},
+        RowCoverage(shape.K, config.QUANT_BLOCK_M, config.QUANT_BLOCK_K),
         {"num_warps": 4},
     )  # fmt: skip
 
@@ -181,6 +195,7 @@ def _staged_triton(shape: GemmShape, config: StagedConfig, stride_am: int) -> Pr
          "M": shape.M, "stride_om": shape.N},
         _gemm_constexprs(shape, config, config.split_k, "workspace" if split else "out")
         | {"WIDE_OFFSETS": _gemm_wide(shape, shape.K, config.split_k)},
+        _coverage(shape, config, config.split_k),
         config.launch_options(),
     )  # fmt: skip
     calls = (_quantize_call(shape, config, stride_am), gemm)

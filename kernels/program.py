@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kernels.tiling import Coverage
+
 ITEM_BYTES = {"bf16": 2, "fp32": 4, "u8": 1}  # Triton's names of element types
 Role = Literal["input", "workspace", "output"]
 
@@ -45,6 +47,7 @@ class KernelCall:
         grid: Workgroups in x, y, z.
         args: Run-time arguments in the kernel's order: a ``str`` names a buffer, an ``int`` is an i32.
         constexprs: Compile-time arguments.
+        coverage: Which workgroups a part of the output depends on.
         options: Launch options such as ``num_warps``; the ones a backend does not know are dropped at launch.
     """
 
@@ -52,6 +55,7 @@ class KernelCall:
     grid: tuple[int, int, int]
     args: Mapping[str, str | int]
     constexprs: Mapping[str, int | str | bool]
+    coverage: Coverage
     options: Mapping[str, int] = field(default_factory=dict)
 
     @property

@@ -1,0 +1,125 @@
+"""Which workgroups of a launch a part of the output depends on.
+
+A check that executes a few tiles of a large problem asks each launch for the workgroups behind those tiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+GridIndex = tuple[int, int, int]
+Indices = npt.NDArray[np.int64]
+
+
+class Coverage(Protocol):
+    """How the workgroups of one launch are laid over the output C [M, N]."""
+
+    def workgroups(self, rows: range, columns: range) -> tuple[GridIndex, ...]:
+        """Every workgroup that contributes to these rows and columns of C, in launch order."""
+        ...
+
+
+@dataclass(frozen=True)
+class TileCoverage:
+    """Tiles of C, with the remaps of ``kernels.triton_tiles.tile_of_program``.
+
+    Args:
+        M: Rows of C.
+        N: Columns of C.
+        BLOCK_M: Rows of a tile.
+        BLOCK_N: Columns of a tile.
+        GROUP_M: Tile rows visited together.
+        num_xcds: Dies that each get a contiguous range of tiles.
+        split_k: Workgroups of one tile.
+    """
+
+    M: int
+    N: int
+    BLOCK_M: int
+    BLOCK_N: int
+    GROUP_M: int = 1
+    num_xcds: int = 1
+    split_k: int = 1
+
+    @property
+    def num_m(self) -> int:
+        """Tile rows."""
+        return -(-self.M // self.BLOCK_M)
+
+    @property
+    def num_n(self) -> int:
+        """Tile columns."""
+        return -(-self.N // self.BLOCK_N)
+
+    def tiles(self) -> tuple[Indices, Indices, Indices]:
+        """(tile row, tile column, split) of every workgroup, in the order x fastest, then y."""
+        tiles = self.num_m * self.num_n
+        total = tiles * self.split_k
+        linear = np.arange(total)
+        if self.num_xcds > 1:
+            xcd = linear % self.num_xcds
+            share, rest = divmod(total, self.num_xcds)
+            linear = xcd * share + np.minimum(xcd, rest) + linear // self.num_xcds
+        pid, split = linear % tiles, linear // tiles
+        group = self.GROUP_M * self.num_n
+        first = pid // group * self.GROUP_M
+        height = np.minimum(self.num_m - first, self.GROUP_M)
+        return first + pid % group % height, pid % group // height, split
+
+    def workgroups(self, rows: range, columns: range) -> tuple[GridIndex, ...]:
+        """All splits of the tiles that meet the region."""
+        tile_m, tile_n, _ = self.tiles()
+        wanted = (
+            (tile_m >= rows.start // self.BLOCK_M)
+            & (tile_m <= (rows.stop - 1) // self.BLOCK_M)
+            & (tile_n >= columns.start // self.BLOCK_N)
+            & (tile_n <= (columns.stop - 1) // self.BLOCK_N)
+        )
+        x = self.num_m * self.num_n
+        return tuple((int(i) % x, int(i) // x, 0) for i in np.flatnonzero(wanted))
+
+
+@dataclass(frozen=True)
+class RowCoverage:
+    """Tiles of A [M, K], row by row: every tile of a row of A matters to the same row of C.
+
+    Args:
+        K: Columns of A.
+        BLOCK_M: Rows of a tile.
+        BLOCK_K: Columns of a tile.
+    """
+
+    K: int
+    BLOCK_M: int
+    BLOCK_K: int
+
+    def workgroups(self, rows: range, columns: range) -> tuple[GridIndex, ...]:
+        """All tiles of the rows."""
+        num_k = -(-self.K // self.BLOCK_K)
+        first, last = rows.start // self.BLOCK_M, (rows.stop - 1) // self.BLOCK_M
+        return tuple((index, 0, 0) for index in range(first * num_k, (last + 1) * num_k))
+
+
+@dataclass(frozen=True)
+class FlatCoverage:
+    """Runs of the elements of C in row-major order.
+
+    Args:
+        N: Columns of C.
+        block: Elements of a run.
+    """
+
+    N: int
+    block: int
+
+    def workgroups(self, rows: range, columns: range) -> tuple[GridIndex, ...]:
+        """All runs that hold an element of the region."""
+        found: set[int] = set()
+        for row in rows:
+            first, last = row * self.N + columns.start, row * self.N + columns.stop - 1
+            found.update(range(first // self.block, last // self.block + 1))
+        return tuple((index, 0, 0) for index in sorted(found))

@@ -22,9 +22,11 @@ def frame_to_csv(frame: pd.DataFrame) -> str:
     """Header and one line a row."""
     cells = [[_write(value) for value in frame[name].array] for name in frame.columns]
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(frame.columns)
-    writer.writerows(zip(*cells, strict=True))
+    plain = csv.writer(text, lineterminator="\n")
+    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # before Python 3.13 "\r" is not quoted
+    plain.writerow(frame.columns)
+    for line in zip(*cells, strict=True):
+        (quoted if any("\r" in cell for cell in line) else plain).writerow(line)
     return text.getvalue()
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import math
-from collections.abc import Collection, Iterator, Mapping
-from numbers import Real
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,114 +14,17 @@ from optuna.trial import TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from kernels.atomic_file import write_atomically
-from kernels.device import DeviceKey
 from kernels.errors import InputError
-from kernels.source_hash import source_hash
-from search.columns import CHECKED, COLUMNS, COMPILED, FLAG, INTEGER, ORIGIN, TEXT, TIMES, typed_frame
+from kernels.problem import GemmShape
+from search.columns import COLUMNS, typed_frame
 from search.csv_text import csv_to_columns, frame_to_csv
-from search.evaluate import Candidate, Evaluation, Value
+from search.record import RECORD, Record, make_record
 from search.storage import open_storage
 
 __all__ = ["COLUMNS", "RECORD", "Record", "load", "make_record", "save"]
 
-RECORD = "record"  # the user attribute of a trial
-Record = dict[str, Value]
 REQUIRED = ("arch", "cu_count", "M", "N", "K", "family", "outcome")  # of a file that calls itself results
 FILE_SUFFIXES = (".parquet", ".csv")
-_FACTS = {**TIMES, **COMPILED, **CHECKED, **ORIGIN}
-
-
-def make_record(
-    *,
-    study: str,
-    device: DeviceKey,
-    candidate: Candidate,
-    evaluation: Evaluation,
-    started: str,
-    duration_s: float,
-    versions: Mapping[str, str],
-    target: str | None = None,
-    trial: int | None = None,
-) -> Record:
-    """Known results columns of one trial, as JSON values, with the figures that follow from its time.
-
-    ``tflops`` and ``bandwidth_gbs`` are of a measured time, ``predicted_tflops`` and
-    ``predicted_bandwidth_gbs`` of a predicted one, ``roofline_fraction`` of the one that ``evidence`` names.
-    A fact that is None, infinite or NaN is unknown and left out.
-
-    Args:
-        study: Name of the study.
-        device: What the candidate was judged for.
-        candidate: What was judged.
-        evaluation: Verdict; its ``objective_us`` becomes ``time_us`` or ``predicted_us``.
-        started: ISO 8601, with the offset from UTC.
-        duration_s: Of the whole evaluation.
-        versions: Columns ``triton``, ``torch``, ``rocm_or_cuda``; ``source_hash`` is this process's by default.
-        target: As the user named it; default: the device.
-        trial: Number within the study.
-
-    Raises:
-        ValueError: A fact or version that is no column or has another type, or an ``ok`` without a time.
-    """
-    shape = candidate.shape
-    facts = {"source_hash": source_hash(), **evaluation.facts, **versions, "started": started, "duration_s": duration_s}
-    record = {
-        "study": study, "trial": trial, "target": target or str(device), "arch": device.arch,
-        "cu_count": device.cu_count, "M": shape.M, "N": shape.N, "K": shape.K, "family": candidate.family,
-        **candidate.config.to_dict(),
-        "outcome": evaluation.outcome, "reason": " ".join(evaluation.reason.split()), "evidence": evaluation.evidence,
-        **{name: _fact(name, value) for name, value in facts.items()},
-    }  # fmt: skip
-    record |= _objective(evaluation, record)
-    record |= _rates(candidate, record)
-    return {name: record[name] for name in COLUMNS if record.get(name) is not None}
-
-
-def _fact(name: str, value: Value) -> Value:
-    """``value`` as the column's JSON type; None where it says nothing."""
-    if name not in _FACTS:
-        raise ValueError(f"{name!r} is not a results column that an evaluation fills; see search.columns.COLUMNS")
-    if value is None or (isinstance(value, Real) and not math.isfinite(value)):
-        return None
-    dtype = _FACTS[name]
-    if dtype == TEXT and isinstance(value, str):
-        return value
-    if dtype == FLAG and (isinstance(value, bool) or type(value).__name__ == "bool"):  # NumPy's bool is no bool
-        return bool(value)
-    if dtype not in (TEXT, FLAG) and isinstance(value, Real) and not isinstance(value, bool):
-        if dtype == INTEGER and int(value) != value:
-            raise ValueError(f"{name} = {value!r} is not a whole number")
-        return int(value) if dtype == INTEGER else float(value)
-    raise ValueError(f"{name} = {value!r} is not of type {dtype}")
-
-
-def _objective(evaluation: Evaluation, record: Mapping[str, Value]) -> Record:
-    """The objective in the column that its evidence names."""
-    if evaluation.objective_us is None or evaluation.evidence is None:
-        if evaluation.outcome == "ok":
-            raise ValueError("an ok evaluation needs evidence and objective_us")
-        return {}
-    objective_us = float(evaluation.objective_us)
-    if not (math.isfinite(objective_us) and objective_us > 0):
-        raise ValueError(f"objective_us = {objective_us} is not a time")
-    name = "time_us" if evaluation.evidence == "measured" else "predicted_us"
-    if record.get(name) not in (None, objective_us):
-        raise ValueError(f"{name} = {record[name]} differs from objective_us = {objective_us}")
-    return {name: objective_us}
-
-
-def _rates(candidate: Candidate, record: Mapping[str, Value]) -> Record:
-    rates: Record = {}
-    for prefix, name in (("", "time_us"), ("predicted_", "predicted_us")):
-        time_us = record.get(name)
-        if isinstance(time_us, float):
-            rates[f"{prefix}tflops"] = candidate.shape.flops / time_us * 1e-6
-            rates[f"{prefix}bandwidth_gbs"] = candidate.shape.unique_bytes / time_us * 1e-3
-    time_us = record.get("time_us" if record.get("evidence") == "measured" else "predicted_us")
-    roofline_us = record.get("roofline_us")
-    if isinstance(time_us, float) and isinstance(roofline_us, float):
-        rates["roofline_fraction"] = roofline_us / time_us
-    return rates
 
 
 def load(path: Path | str) -> pd.DataFrame:
@@ -185,13 +86,28 @@ def _load_file(path: Path) -> pd.DataFrame:
         missing = [name for name in REQUIRED if name not in columns]
         if missing:
             raise InputError(f"{path}: not results: no column {', '.join(missing)}")
-        return typed_frame(columns)
+        return _checked(path, typed_frame(columns))
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file; `inspect --to` writes one") from error
     except InputError:
         raise
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: not results ({str(error).splitlines()[0]}); a torn file? restore it") from error
+
+
+def _checked(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
+    """``frame``, each of whose rows says for which device and shape it is and how it ended."""
+    required = frame[list(REQUIRED)]
+    if required.isna().any(axis=None):
+        row, column = next((i, name) for name in REQUIRED for i in range(len(frame)) if pd.isna(frame[name].iloc[i]))
+        raise InputError(f"{path}: row {row + 1} has no {column}; correct it or remove it")
+    shapes: list[Any] = list(frame[["M", "N", "K"]].drop_duplicates().itertuples(index=False, name=None))
+    for M, N, K in shapes:
+        try:
+            GemmShape(M, N, K)
+        except ValueError as error:
+            raise InputError(f"{path}: shape {M}x{N}x{K}: {error}; remove its rows") from error
+    return frame
 
 
 def _parquet_columns(content: bytes) -> dict[str, Any]:

@@ -1,0 +1,127 @@
+"""From results to tuned tables: the winners as rows, merged into the table that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from kernels.atomic_file import write_atomically
+from kernels.device import DeviceKey
+from kernels.errors import InputError
+from kernels.problem import GemmShape
+from kernels.tables import Made, MergeReport, TableRow, TunedTable, dump_table, load_table, merge, tables_folder
+from search.winners import Winner, shapes_of, winners
+
+FORMATS: Mapping[str, Callable[[TunedTable], str]] = {"yaml": dump_table}
+DIGITS = 4  # decimals of a microsecond in a table
+
+
+@dataclass(frozen=True)
+class Export:
+    """What was written.
+
+    Args:
+        path: The file.
+        report: What became of each row.
+        unresolved: Shapes of the results that have no winner.
+    """
+
+    path: Path
+    report: MergeReport
+    unresolved: tuple[GemmShape, ...]
+
+
+def export(
+    frame: pd.DataFrame, *, table: Path | None, output: Path | None, min_gain: float, format: str = "yaml"
+) -> list[Export]:
+    """Merge the winners of ``frame`` into a table for each device, and write it.
+
+    Args:
+        frame: Results with all columns.
+        table: Incumbent rows; default: the project's table of the device. It need not exist.
+        output: Where to write; default: over ``table``.
+        min_gain: Part of an incumbent's time that a challenger must save, see ``kernels.tables.merge``.
+        format: One of ``FORMATS``.
+
+    Raises:
+        InputError: No results, several devices for one file, an unknown format, a table of another device,
+            a file that is torn or cannot be written, a trial without its origin.
+    """
+    if format not in FORMATS:
+        raise InputError(f"unknown format {format!r}; use one of {', '.join(FORMATS)}")
+    devices = sorted({device for device, _ in shapes_of(frame)})
+    if not devices:
+        raise InputError("the results hold no trial; run `sweep` first")
+    if len(devices) > 1 and (table or output):
+        names = ", ".join(map(str, devices))
+        raise InputError(f"the results are of {names}; leave out --table and --output to write one table each")
+    plans = [_plan(frame, device, table or default_path(device), output, min_gain) for device in devices]
+    for plan in plans:  # only when every table was read and merged
+        write_atomically(plan.path, FORMATS[format](plan.report.table).encode())
+    return plans
+
+
+def default_path(device: DeviceKey) -> Path:
+    """The project's table of ``device``: named by architecture, and by CU count where that name is taken."""
+    path = tables_folder() / f"{device.arch}.yaml"
+    if path.exists() and load_table(path).device != device:
+        return tables_folder() / f"{device}.yaml"
+    return path
+
+
+def _plan(frame: pd.DataFrame, device: DeviceKey, table: Path, output: Path | None, min_gain: float) -> Export:
+    old = load_table(table) if table.exists() else TunedTable(device)
+    if old.device != device:
+        raise InputError(f"{table}: is for {old.device}, the results are of {device}; name another --table")
+    mine = frame[((frame["arch"] == device.arch) & (frame["cu_count"] == device.cu_count)).fillna(False)]
+    rows = table_rows(mine, old)
+    shapes = {row.shape for row in rows}
+    unresolved = tuple(shape for _, shape in shapes_of(mine) if shape not in shapes)
+    return Export(output or table, merge(old, TunedTable(device, tuple(rows)), min_gain=min_gain), unresolved)
+
+
+def table_rows(frame: pd.DataFrame, incumbents: TunedTable | None = None) -> list[TableRow]:
+    """A row for each shape with a winner; a second one where the winner's result may vary and another's may not.
+
+    Raises:
+        InputError: A winner whose trial does not say when and with which versions it was made.
+    """
+    best = winners(frame, incumbents)
+    varying = {winner.shape for winner in best if not winner.deterministic}
+    safe = [w for w in winners(frame, incumbents, deterministic_only=True) if w.shape in varying]
+    return [_table_row(winner, frame.loc[winner.row]) for winner in (*best, *safe)]
+
+
+def _table_row(winner: Winner, trial: pd.Series[Any]) -> TableRow:
+    measured = winner.evidence == "measured"
+    cost_us = round(winner.cost_us, DIGITS)
+    return TableRow(
+        winner.shape.M, winner.shape.N, winner.shape.K, winner.family, winner.config, winner.evidence,
+        winner.deterministic, _made(winner, trial), time_us=cost_us if measured else None,
+        spread_us=None if winner.spread_us is None else round(winner.spread_us, DIGITS),
+        predicted_us=None if measured else cost_us,
+    )  # fmt: skip
+
+
+def _made(winner: Winner, trial: pd.Series[Any]) -> Made:
+    how = "protocol" if winner.evidence == "measured" else "model"
+    names = ("started", "triton", "torch", "source_hash", how, "study")
+    missing = [name for name in names if pd.isna(trial[name])]
+    if missing:
+        raise InputError(f"results: the winner of {winner.shape} has no {', '.join(missing)}; sweep it again")
+    started, triton, torch, sources, protocol, study = (str(trial[name]) for name in names)
+    try:
+        day = date.fromisoformat(started[:10])
+    except ValueError as error:
+        raise InputError(f"results: the winner of {winner.shape} started {started!r}, which is no date") from error
+    return Made(day, triton, torch, sources, protocol, study)
+
+
+def unresolved_shapes(exports: Sequence[Export]) -> list[GemmShape]:
+    """Shapes without a winner, over all devices."""
+    return [shape for one in exports for shape in one.unresolved]

@@ -76,7 +76,7 @@ def _load_by_dword(g: WaveGroup, access: Access, size: int) -> tuple[Array, Arra
 def _load(g: WaveGroup, address: Array, active: Array | None, size: int) -> tuple[Array, Array | None]:
     if active is not None and not active.any():
         return np.zeros((g.count, LANES, size), np.uint8), None
-    active, address = _checked(g, address, active, size)
+    active, address = checked(g, address, active, size)
     if active is None:
         g.env.global_read_bytes += address.size * size
         return g.env.memory.gather(address, size)
@@ -91,7 +91,7 @@ def _load(g: WaveGroup, address: Array, active: Array | None, size: int) -> tupl
     return values, undefined
 
 
-def _checked(g: WaveGroup, address: Array, active: Array | None, size: int) -> tuple[Array | None, Array]:
+def checked(g: WaveGroup, address: Array, active: Array | None, size: int) -> tuple[Array | None, Array]:
     """Report lanes that no buffer covers and take them out of ``active``."""
     memory = g.env.memory
     if active is None:
@@ -161,7 +161,7 @@ def store_bytes(g: WaveGroup, access: Access, values: Array) -> None:
     if active is not None and not active.any():
         return
     address = np.broadcast_to(access.address, (g.count, LANES))
-    active, address = _checked(g, address, active, size)
+    active, address = checked(g, address, active, size)
     chosen = np.ones((g.count, LANES), np.bool_) if active is None else active
     g.env.global_written_bytes += int(np.count_nonzero(chosen)) * size
     g.env.memory.scatter(address[chosen], values[chosen])

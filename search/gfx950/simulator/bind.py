@@ -20,6 +20,7 @@ from search.gfx950.simulator.modifiers import (
     dpp_source_step,
     float_result_step,
     high_half_step,
+    indexed_source_step,
     lane_pattern,
     omod_text,
     parse_modifiers,
@@ -60,11 +61,13 @@ class Context:
         constants: uint32 arrays [1, 1] in index order from ``CONSTANT`` on.
         labels: Statement index by label.
         index_of: Statement index by address.
+        index_first_source: The statement lies between S_SET_GPR_IDX_ON and _OFF.
     """
 
     constants: list[Array] = field(default_factory=list)
     labels: Mapping[str, int] = field(default_factory=dict)
     index_of: Mapping[int, int] = field(default_factory=dict)
+    index_first_source: bool = False
     _known: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def constant(self, text: str, kind: str) -> int:
@@ -156,6 +159,9 @@ def _bind_sources(plan: _Plan, operands: Sequence[Operand], statement: Statement
     for position, (operand, kind) in enumerate(zip(operands, plan.op.src, strict=True)):
         index = resolve(operand, kind, context)
         plan.reads.update(_registers(index, kind))
+        if position == 0 and context.index_first_source and operand.is_vector:
+            plan.before.append(indexed_source_step(index, SOURCE_SCRATCH))
+            index = SOURCE_SCRATCH
         plan.src.append(_modified(plan, position, operand, kind, index, mods, statement.modifiers))
 
 

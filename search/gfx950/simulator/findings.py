@@ -25,6 +25,7 @@ class FindingKind(Enum):
     UNINITIALISED_STORE = "uninitialised_store"
     UNINITIALISED_BRANCH = "uninitialised_branch"
     UNINITIALISED_MFMA = "uninitialised_mfma"
+    UNINITIALISED_ATOMIC = "uninitialised_atomic"
     OUT_OF_BOUNDS = "out_of_bounds"
     MISALIGNED_GLOBAL = "misaligned_global"
     MISALIGNED_LDS = "misaligned_lds"

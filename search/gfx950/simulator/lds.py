@@ -83,6 +83,11 @@ class LocalMemory:
         self._unsettled.append(record)
         return record
 
+    def overwrite(self, offsets: Array, values: Array) -> None:
+        """Write uint8 ``values`` [n, size] at flat ``offsets`` [n] without touching the shadow."""
+        width, index = _index(offsets, values.shape[-1])
+        self._data_words[width][index] = np.ascontiguousarray(values).view(_WORDS[width]).reshape(index.shape)
+
     def mark(self, offsets: Array, undefined: Array, active: Array) -> None:
         """Make the bytes that ``undefined`` (uint8, non-zero) marks count as never written."""
         flat = (offsets[..., None] + np.arange(undefined.shape[-1]))[active]

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.gfx950.simulator.findings import UnknownInstructionError
+from search.gfx950.simulator.registers import M0
 from search.gfx950.simulator.state import LANES, WaveGroup
 
 Array = NDArray[Any]
@@ -94,6 +95,16 @@ def high_half_step(source: int, target: int) -> Step:
 
     def run(g: WaveGroup) -> None:
         np.right_shift(g.u[source], np.uint32(16), out=g.u[target])
+
+    return run
+
+
+def indexed_source_step(source: int, target: int) -> Step:
+    """Copy row ``source`` + M0[7:0], chosen wave by wave (VGPR indexing)."""
+
+    def run(g: WaveGroup) -> None:
+        rows = (g.u[M0][:, 0] & np.uint32(0xFF)).astype(np.int64) + source
+        g.u[target][...] = g.vectors[rows, np.arange(g.count)]
 
     return run
 

@@ -142,7 +142,12 @@ def _optional(text: str) -> Operand | None:
     return None if text in ("off", "null") else parse_operand(text)
 
 
-def _addresses(statement: Statement, texts: Sequence[str], context: Context) -> tuple[Addresses, set[int]]:
+def addresses(statement: Statement, texts: Sequence[str], context: Context) -> tuple[Addresses, set[int]]:
+    """Address function of the operands after the data, and the registers it reads.
+
+    Raises:
+        UnknownInstructionError: Operands or modifiers of the wrong form.
+    """
     family = statement.mnemonic.partition("_")[0]
     if family == "buffer":
         check_modifiers(statement, CACHE_KEYS | {"offset", "offen", "idxen", "lds"})
@@ -169,7 +174,7 @@ def bind_load(statement: Statement, context: Context, width: Width) -> Instructi
     if "lds" in statement.modifiers:
         return bind_direct(statement, context, width, statement.operands)
     data = _data(parse_operand(statement.operands[0]), width)
-    compute, reads = _addresses(statement, statement.operands[1:], context)
+    compute, reads = addresses(statement, statement.operands[1:], context)
     registers = tuple(range(data, data + width.registers))
     counters = _counters(statement)
 
@@ -192,7 +197,7 @@ def half_preserve(width: Width) -> int:
 
 def bind_direct(statement: Statement, context: Context, width: Width, texts: Sequence[str]) -> Instruction:
     """An LDS-direct load: lane i writes ``width.size`` bytes at M0 + offset + i * size of its workgroup's LDS."""
-    compute, reads = _addresses(statement, texts, context)
+    compute, reads = addresses(statement, texts, context)
     reads = reads | {M0}
     constant = immediate(statement)
     lanes = np.arange(LANES, dtype=np.int64) * width.size
@@ -221,7 +226,7 @@ def bind_store(statement: Statement, context: Context, width: Width) -> Instruct
     texts = list(statement.operands)
     position = 0 if statement.mnemonic.startswith("buffer_") else 1
     data = _data(parse_operand(texts.pop(position)), width)
-    compute, reads = _addresses(statement, texts, context)
+    compute, reads = addresses(statement, texts, context)
     registers = tuple(range(data, data + width.registers))
     counters = _counters(statement)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,17 +14,24 @@ _ROCM = Path("/opt/rocm/llvm/bin")
 
 
 def find_tool(name: str) -> Path:
-    """Path of ``llvm-objdump``, ``llvm-readelf`` or another LLVM tool.
+    """Path of ``llvm-objdump``, ``llvm-readelf`` or another LLVM tool: ROCm's, the newest versioned one, the plain one.
 
     Raises:
-        ToolNotFoundError: Neither ROCm nor PATH has it.
+        ToolNotFoundError: None of them is LLVM 20 or newer.
     """
-    candidates = [name, *(f"{name}-{version}" for version in range(NEWEST, OLDEST - 1, -1))]
-    for candidate in candidates:
-        found = shutil.which(candidate) or shutil.which(candidate, path=str(_ROCM))
-        if found is not None:
+    versioned = [f"{name}-{version}" for version in range(NEWEST, OLDEST - 1, -1)]
+    for candidate in (str(_ROCM / name), *versioned, name):
+        found = shutil.which(candidate)
+        if found is not None and _version(found) >= OLDEST:
             return Path(found)
     raise ToolNotFoundError(f"{name} not found: install ROCm or LLVM >= {OLDEST} ({name}-{OLDEST} or newer on PATH)")
+
+
+def _version(tool: str) -> int:
+    """Major LLVM version that ``tool`` prints; 0 if it prints none."""
+    done = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
+    match = re.search(r"LLVM version (\d+)", done.stdout)
+    return int(match[1]) if match else 0
 
 
 def run_tool(name: str, *arguments: str) -> str:

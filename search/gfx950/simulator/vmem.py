@@ -1,8 +1,8 @@
 """Vector memory: buffer, global and flat loads, stores and LDS-direct loads.
 
-MI300 ISA guide, section "Vector memory operations". Buffer addresses: base + soffset + offset + stride * index; a raw access
-is out of range where offset >= num_records - soffset, each dword on its own: loads give 0, stores vanish. That is no
-finding; an access in range that no argument's array covers is.
+MI300 ISA guide, section "Vector memory operations". Buffer addresses: base + soffset + offset + stride * index; without
+swizzle an access is out of range where offset + stride * index >= num_records - soffset (bytes), each dword on its own:
+loads give 0, stores vanish. That is no finding; an access in range that no argument's array covers is.
 """
 
 from __future__ import annotations
@@ -102,7 +102,10 @@ def buffer_addresses(statement: Statement, operands: Sequence[Operand], context:
             return Access(base + (inner + outer), limit=records - outer, position=inner)
         stride = ((g.u[first + 1] >> np.uint32(16)) & np.uint32(0x3FFF)).astype(np.int64)
         index = g.u[index_register].astype(np.int64)
-        return Access(base + outer + inner + stride * index, limit=records * 16, position=index * 16)
+        linear = inner + stride * index
+        if np.any(g.u[first + 1] >> np.uint32(31)):
+            raise UnknownInstructionError("swizzled buffer resource")
+        return Access(base + outer + linear, limit=records - outer, position=linear)
 
     return compute, reads
 

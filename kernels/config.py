@@ -83,6 +83,10 @@ TILE_RULES = (
         lambda c, s, d: (c.quantizer == "software") | d.has_scaled_fp4,
         "quantizer=hardware needs the FP4 conversion of gfx950",
     ),
+    Rule(
+        lambda c, s, d: (c.a_operand == "e2m1") | (not d.has_scaled_fp4),
+        "a_operand={a_operand} gives up the FP4 matrix unit of gfx950",
+    ),
 )
 SPLIT_RULES = (_at_least_one("split_k"), Rule(lambda c, s, d: c.split_k <= 65535, "split_k={split_k} exceeds the grid"))
 
@@ -103,6 +107,8 @@ class TileConfig:
         cache_modifier: Of the weight loads: "" or ".cg" (cached in L2 only).
         num_xcds: Dies over which neighbouring tiles are kept together; 1 keeps the hardware's round robin.
         quantizer: ``hardware`` uses the conversion instruction of gfx950, ``software`` integer arithmetic.
+        a_operand: What is multiplied: packed ``e2m1`` codes of A, or its quantised values as ``bf16``, which GPUs
+            without an FP4 matrix unit lower to better code (then ``quantizer`` is not read).
     """
 
     BLOCK_M: int = 16
@@ -116,6 +122,7 @@ class TileConfig:
     cache_modifier: Literal["", ".cg"] = ""
     num_xcds: int = 1
     quantizer: Literal["hardware", "software"] = "hardware"
+    a_operand: Literal["e2m1", "bf16"] = "e2m1"
 
     RULES: ClassVar[tuple[Rule, ...]] = TILE_RULES
 
@@ -179,6 +186,7 @@ class StagedConfig(SplitKWorkspaceConfig):
         _multiple("QUANT_BLOCK_M", 1),
         _multiple("QUANT_BLOCK_K", 32),
         Rule(lambda c, s, d: c.BLOCK_M <= 256, "BLOCK_M={BLOCK_M} exceeds 256, the row padding of the shuffled scales"),
+        Rule(lambda c, s, d: c.a_operand == "e2m1", "a_operand={a_operand}: a staged GEMM reads packed e2m1 codes"),
     )
 
 

@@ -65,12 +65,19 @@ def _unscale(packed: npt.NDArray[np.uint8], scale: npt.NDArray[np.uint8]) -> npt
     return np.asarray(values * np.repeat(factor, 32, axis=1), dtype=np.float64)
 
 
+def _values(operand: Any, scale: Any) -> npt.NDArray[np.float64]:
+    """Values [R, K] of a scaled operand, or of plain bf16, which the interpreter keeps as its bits."""
+    if scale is not None:
+        return _unscale(operand.data, scale.data)
+    return (operand.data.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
 def _create_dot_scaled(
     builder: Any, a: Any, a_scale: Any, a_format: Any, b: Any, b_scale: Any, b_format: Any, *rest: Any
 ) -> Any:
     from triton.runtime.interpreter import TensorHandle
 
-    product = _unscale(a.data, a_scale.data) @ _unscale(b.data.T, b_scale.data).T
+    product = _values(a, a_scale) @ _unscale(b.data.T, b_scale.data).T
     return TensorHandle((product + rest[-1].data).astype(np.float32), tl.float32)
 
 

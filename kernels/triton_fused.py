@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.triton_quantize import quantize_tile
+from kernels.triton_quantize import fake_quantize_tile, quantize_tile
 from kernels.triton_tiles import load_scale_tile, load_weight_tile, store_tile, tile_of_program
 
 
@@ -16,11 +16,13 @@ def fused_gemm_kernel(
     N: tl.constexpr, K: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr, NUM_XCDS: tl.constexpr, SPLIT_K: tl.constexpr,
-    QUANTIZER: tl.constexpr, CACHE: tl.constexpr, STORE: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
+    QUANTIZER: tl.constexpr, A_OPERAND: tl.constexpr,
+    CACHE: tl.constexpr, STORE: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
 ):  # fmt: skip
     """C[M, N] (or one K slice of it) = Q(A[M, K]) @ B[N, K].T for bf16 A and shuffled MXFP4 B.
 
     Each program multiplies a [BLOCK_M, BLOCK_N] tile over its share of K. A split with no share stores zeros.
+    A_OPERAND ``bf16`` multiplies the values of Q(A) as bf16, which holds them exactly, where no FP4 unit exists.
     """
     pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -34,8 +36,12 @@ def fused_gemm_kernel(
         if K % BLOCK_K != 0:
             inside = inside & (offs_k < K - k)[None, :]
         a = tl.load(a_ptr + row * stride_am + (k + offs_k)[None, :], mask=inside, other=0.0)
-        codes, scale = quantize_tile(a, BLOCK_M, BLOCK_K, QUANTIZER)
         b = load_weight_tile(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
         b_scale = load_scale_tile(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
-        acc = tl.dot_scaled(codes, scale, "e2m1", b, b_scale, "e2m1", acc)
+        if A_OPERAND == "bf16":
+            values = fake_quantize_tile(a, BLOCK_M, BLOCK_K)
+            acc = tl.dot_scaled(values, None, "bf16", b, b_scale, "e2m1", acc)
+        else:
+            codes, scale = quantize_tile(a, BLOCK_M, BLOCK_K, QUANTIZER)
+            acc = tl.dot_scaled(codes, scale, "e2m1", b, b_scale, "e2m1", acc)
     store_tile(acc, out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, STORE, WIDE_OFFSETS)

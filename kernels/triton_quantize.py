@@ -65,6 +65,29 @@ def quantize_tile(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr, QUANTIZER: tl.co
 
 
 @triton.jit
+def fake_quantize_tile(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Round x [ROWS, COLUMNS] of bf16 to its MXFP4 values, as bf16 [ROWS, COLUMNS]; a block with a NaN is NaN.
+
+    An E2M1 value times 2**u has two significant bits, so bf16 holds it exactly and the conversions are shifts of
+    the bits. Of an Inf, 6 * 2**127, fp32 and bf16 make Inf.
+    """
+    bits = x.to(tl.int16, bitcast=True).to(tl.int32) << 16
+    magnitudes = tl.reshape(bits & 0x7FFFFFFF, (ROWS, COLUMNS // 32, 32))
+    byte = tl.expand_dims(scale_byte(tl.max(magnitudes, axis=2)), 2)
+    # 2**-(byte - 127) and 2**(byte - 127); the exponent field of the subnormal 2**-127 is 0.
+    inverse = tl.where(byte == 254, 0x00400000, (254 - byte) << 23).to(tl.float32, bitcast=True)
+    scale = tl.where(byte == 0, 0x00400000, byte << 23).to(tl.float32, bitcast=True)
+    clipped = tl.minimum(magnitudes.to(tl.float32, bitcast=True) * inverse, 6.0)
+    small = (clipped + 4194304.0) - 4194304.0  # to the nearest multiple of 0.5, ties to even
+    large = clipped.to(tl.int32, bitcast=True)
+    large = (large + 0x1FFFFF + ((large >> 22) & 1)) & -0x400000  # to one fraction bit, ties to even
+    value = tl.where(clipped < 1.0, small, large.to(tl.float32, bitcast=True)) * scale
+    value = tl.where(byte == 255, 0x7FC00000, value.to(tl.int32, bitcast=True))
+    value = tl.reshape(value, (ROWS, COLUMNS)) | (bits & -0x80000000)
+    return (value >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
+
+
+@triton.jit
 def shuffled_scale_offset(row, group, PADDED_GROUPS: tl.constexpr):
     """Byte offset of scale (row, group) in the shuffled layout of ``kernels.layouts``."""
     return (

@@ -35,11 +35,12 @@ SPLITS = (3, 16)  # 16 is beyond K / BLOCK_K everywhere: programs without a shar
 
 
 def cases(family: str) -> list[Case]:
-    """Both quantisers at every shape; split families at both splits."""
+    """Both quantisers at every shape, and A as bf16; split families at both splits."""
     found: list[Case] = []
+    ways = [("hardware", "e2m1"), ("software", "e2m1")] + [("software", "bf16")] * (family != "staged_triton")
     for shape, knobs, padding in SMALL_TILES + LARGE_TILES:
-        for quantizer in ("hardware", "software"):
-            chosen = {**knobs, "quantizer": quantizer}
+        for quantizer, a_operand in ways:
+            chosen = {**knobs, "quantizer": quantizer, "a_operand": a_operand}
             splits = SPLITS if family != "fused" and shape[1] == 64 else SPLITS[:1]
             for split_k in splits:
                 extra = {} if family == "fused" else {"split_k": split_k}
@@ -132,3 +133,12 @@ def test_the_hardware_quantiser_is_refused_where_there_is_no_such_instruction() 
     h200 = DeviceKey("sm_90", 132)
     assert "gfx950" in (TileConfig(quantizer="hardware").check(shape, h200) or "")
     assert TileConfig(quantizer="software").check(shape, h200) is None
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_bf16_operands_are_for_fused_kernels_on_devices_without_an_fp4_unit(name: str) -> None:
+    shape = GemmShape(16, 2112, 7168)
+    config = FAMILIES[name].config({"quantizer": "software", "a_operand": "bf16"})
+    assert "FP4 matrix unit" in (config.check(shape, GFX950) or "")
+    refused = config.check(shape, DeviceKey("sm_90", 132))
+    assert refused is None if name != "staged_triton" else "packed e2m1" in (refused or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,22 @@ _WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64,
 class Buffer:
     """An array argument, with the part of it that nobody has written yet.
 
+    One ``Buffer`` given to several launches carries what the earlier ones wrote to the later ones.
+
     Args:
         array: C-contiguous; stores change it in place.
-        initialised: False: every byte is undefined until the kernel stores to it.
+        initialised: False: every byte is undefined until a kernel stores to it.
+        undefined: 0xFF for each byte that is still undefined, None where every byte is defined.
     """
 
     array: Array
     initialised: bool = True
+    undefined: Array | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Start with everything undefined where asked."""
+        if not self.initialised:
+            object.__setattr__(self, "undefined", np.full(self.array.nbytes, 0xFF, np.uint8))
 
 
 class Region:
@@ -47,7 +56,7 @@ class Region:
         self.base = base
         self.bytes: Array = array.reshape(-1).view(np.uint8)
         self.size = self.bytes.size
-        self.undefined: Array | None = None if buffer.initialised else np.full(self.size, 0xFF, np.uint8)
+        self.undefined: Array | None = buffer.undefined
         self._views = {width: _word_view(self.bytes, width) for width in _WORDS}
 
     def words(self, width: int) -> Array:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from search.gfx950.simulator.vmem import Width
 
 Array = NDArray[Any]
+_SIGNED: dict[int, Any] = {1: np.int8, 2: np.int16}
+_UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16}
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,11 +137,8 @@ def extended(values: Array, width: Width) -> Array:
     if width.size >= 4:
         return np.asarray(np.ascontiguousarray(values).view(np.uint32).transpose(2, 0, 1))
     raw = np.ascontiguousarray(values)
-    if width.size == 1:
-        word = raw.view(np.int8 if width.signed else np.uint8)[:, :, 0]
-    else:
-        word = raw.view(np.int16 if width.signed else np.uint16)[:, :, 0]
-    full = word.astype(np.int32).view(np.uint32)
+    kinds = _SIGNED if width.signed else _UNSIGNED
+    full = raw.view(kinds[width.size])[:, :, 0].astype(np.int32).view(np.uint32)
     if width.half:
         full = full & np.uint32(0xFFFF)
         full = full << np.uint32(16) if width.half == "hi" else full

@@ -1,7 +1,7 @@
 """Read-modify-write on global memory and LDS.
 
-MI300 ISA guide, buffer, global, flat and DS atomics. Lanes that name one address take turns in lane order (the hardware's
-order is not defined, so float sums may differ in rounding). ``sc0`` (DS: ``_rtn_``) returns the old value.
+MI300 ISA guide, buffer, global, flat and DS atomics. Lanes that name one address take turns in lane order (the
+hardware's order is not defined, so float sums may differ in rounding). ``sc0`` (DS: ``_rtn_``) returns the old value.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def _pk_add_bf16(old: Array, value: Array) -> Array:
 
 def _pk_add_f16(old: Array, value: Array) -> Array:
     """Two f16 sums."""
-    return (np.ascontiguousarray(old).view(np.float16) + np.ascontiguousarray(value).view(np.float16)).view(np.uint32)
+    halves = [np.ascontiguousarray(words).view(np.float16) for words in (old, value)]
+    return (halves[0] + halves[1]).view(np.uint32)
 
 
 def _signed(operation: Callable[[Array, Array], Array]) -> Combine:
@@ -68,7 +69,8 @@ def _swap(old: Array, value: Array) -> Array:
 
 COMBINE: Mapping[str, tuple[int, Combine]] = MappingProxyType(
     {
-        "add_f32": (1, _add_f32), "add_f64": (2, _add_f64), "pk_add_bf16": (1, _pk_add_bf16), "pk_add_f16": (1, _pk_add_f16),
+        "add_f32": (1, _add_f32), "add_f64": (2, _add_f64), "pk_add_bf16": (1, _pk_add_bf16),
+        "pk_add_f16": (1, _pk_add_f16),
         "add": (1, np.add), "sub": (1, np.subtract), "and": (1, np.bitwise_and), "or": (1, np.bitwise_or),
         "xor": (1, np.bitwise_xor), "smin": (1, _signed(np.minimum)), "smax": (1, _signed(np.maximum)),
         "umin": (1, np.minimum), "umax": (1, np.maximum), "swap": (1, _swap), "swap_x2": (2, _swap),
@@ -116,7 +118,8 @@ def _global_update(g: WaveGroup, access: Access, combine: Combine, data: int, dw
     for turn in turns(where):
         before, undefined = memory.gather(where[turn], size)
         if undefined is not None and undefined.any():
-            g.env.report(FindingKind.UNINITIALISED_ATOMIC, g, active, f"adds to {memory.describe(int(where[turn][0]))}, never written")
+            place = memory.describe(int(where[turn][0]))
+            g.env.report(FindingKind.UNINITIALISED_ATOMIC, g, active, f"{place} was never written")
         words = np.ascontiguousarray(before).view(np.uint32).reshape(-1, dwords)
         result[turn] = words
         memory.scatter(where[turn], np.ascontiguousarray(combine(words, values[turn])).view(np.uint8).reshape(-1, size))
@@ -138,7 +141,8 @@ def _bind_global(dwords: int, combine: Combine) -> Binder:
             raise UnknownInstructionError(f"{dwords} data registers expected, found {operand.text}")
         compute, reads = addresses(statement, texts, context)
         data = operand.index
-        results = tuple(range(target.index, target.index + dwords)) if target is not None and target.index is not None else ()
+        first = target.index if target is not None else None
+        results = () if first is None else tuple(range(first, first + dwords))
 
         def run(g: WaveGroup) -> None:
             old, _ = _global_update(g, compute(g), combine, data, dwords)

@@ -48,6 +48,7 @@ from search.gfx950.simulator.text import Statement
 Array = NDArray[Any]
 _SELECTION_KEYS = frozenset({"op_sel", "op_sel_hi", "neg_lo", "neg_hi", "bitop3"})
 _OUTPUT_KEYS = frozenset({"clamp", "mul", "div"})
+_ALU_KEYS = _SELECTION_KEYS | _OUTPUT_KEYS | SDWA_KEYS | DPP_KEYS
 _16_BIT = frozenset({"u16", "i16", "f16", "bf16"})
 _FLOATS = frozenset({"f32", "f16", "f64", "bf16"})
 ENCODINGS = ("_e32", "_e64_dpp", "_e64", "_sdwa", "_dpp")
@@ -137,7 +138,8 @@ def bind_alu(op: Op, statement: Statement, context: Context) -> Instruction:
     if len(statement.operands) != count:
         raise UnknownInstructionError(f"{count} operands expected, found {len(statement.operands)}")
     operands = [parse_operand(text) for text in statement.operands]
-    check_modifiers(statement, _SELECTION_KEYS | _OUTPUT_KEYS | SDWA_KEYS | DPP_KEYS)
+    if statement.modifiers:
+        check_modifiers(statement, _ALU_KEYS)
     dst = [resolve(operand, kind, context) for operand, kind in zip(operands, op.dst, strict=False)]
     plan = _Plan(op, dst, op.dst, [], set(), preserve=op.preserve)
     _bind_sources(plan, operands[len(op.dst) :], statement, context)
@@ -154,7 +156,7 @@ def _bind_sources(plan: _Plan, operands: Sequence[Operand], statement: Statement
     mods = parse_modifiers(statement.modifiers)
     if plan.op.takes_modifiers or plan.op.byte_destination:
         plan.keywords["mods"] = mods
-    if DPP_KEYS & statement.modifiers.keys():
+    if statement.modifiers and not DPP_KEYS.isdisjoint(statement.modifiers):
         plan.pattern = lane_pattern(statement.modifiers)
     for position, (operand, kind) in enumerate(zip(operands, plan.op.src, strict=True)):
         index = resolve(operand, kind, context)
@@ -162,7 +164,9 @@ def _bind_sources(plan: _Plan, operands: Sequence[Operand], statement: Statement
         if position == 0 and context.index_first_source and operand.is_vector:
             plan.before.append(indexed_source_step(index, SOURCE_SCRATCH))
             index = SOURCE_SCRATCH
-        plan.src.append(_modified(plan, position, operand, kind, index, mods, statement.modifiers))
+        if statement.modifiers or operand.neg or operand.abs:
+            index = _modified(plan, position, operand, kind, index, mods, statement.modifiers)
+        plan.src.append(index)
 
 
 def _modified(
@@ -187,6 +191,8 @@ def _modified(
 
 def _bind_result(plan: _Plan, statement: Statement) -> None:
     found = statement.modifiers
+    if not found and not plan.op.byte_destination:
+        return
     kind = plan.dst_kinds[0] if plan.dst_kinds else ""
     omod = omod_text(found)
     if kind in _FLOATS and ("clamp" in found or omod):
@@ -270,7 +276,7 @@ def coherent(run: Callable[[WaveGroup], None], writes: set[int]) -> Callable[[Wa
 def _plain_run(plan: _Plan) -> Callable[[WaveGroup], None]:
     semantics, arguments, before = plan.op.semantics, (*plan.dst, *plan.src), tuple(plan.before)
     keywords = plan.keywords
-    if plan.after or keywords or plan.pattern is not None and not plan.pattern.enabled.all():
+    if plan.after or keywords or (plan.pattern is not None and not plan.pattern.enabled.all()):
         raise UnknownInstructionError("modifier on an instruction without a vector result")
     if not before:
         return lambda g: semantics(g, *arguments)
@@ -297,26 +303,11 @@ def _scratch_results(plan: _Plan) -> tuple[list[int], list[tuple[int, int]]]:
 
 def _vector_run(plan: _Plan) -> Callable[[WaveGroup], None]:
     semantics, keywords = plan.op.semantics, plan.keywords
-    direct = (*plan.dst, *plan.src)
-    scratch, rows = _scratch_results(plan)
-    redirected = (*scratch, *plan.src)
-    keep_old = bool(plan.preserve) and not plan.after
-    always_redirect = bool(plan.after) or plan.op.ignores_exec is False and plan.pattern is not None
-    before, after, pattern = tuple(plan.before), tuple(plan.after), plan.pattern
-
-    def redirect(g: WaveGroup) -> None:
-        if keep_old:
-            for row, temporary in rows:
-                g.u[temporary][...] = g.u[row]
-        semantics(g, *redirected, **keywords)
-        for step in after:
-            step(g)
-        lanes = g.mask if pattern is None else g.mask & dpp_lanes(pattern, g)[1]
-        for row, temporary in rows:
-            np.copyto(g.u[row], g.u[temporary], where=lanes)
-
+    direct, before = (*plan.dst, *plan.src), tuple(plan.before)
     if plan.op.ignores_exec:
         return lambda g: semantics(g, *direct, **keywords)
+    redirect = _redirected(plan)
+    always_redirect = bool(plan.after) or plan.pattern is not None
     if not before and not always_redirect and not keywords:
         return _fast_run(semantics, direct, redirect)
 
@@ -327,6 +318,27 @@ def _vector_run(plan: _Plan) -> Callable[[WaveGroup], None]:
             semantics(g, *direct, **keywords)
         else:
             redirect(g)
+
+    return run
+
+
+def _redirected(plan: _Plan) -> Callable[[WaveGroup], None]:
+    """The instruction with its result in scratch rows, then copied to the lanes that are written."""
+    semantics, keywords, after, pattern = plan.op.semantics, plan.keywords, tuple(plan.after), plan.pattern
+    scratch, rows = _scratch_results(plan)
+    arguments = (*scratch, *plan.src)
+    keep_old = bool(plan.preserve) and not after
+
+    def run(g: WaveGroup) -> None:
+        if keep_old:
+            for row, temporary in rows:
+                g.u[temporary][...] = g.u[row]
+        semantics(g, *arguments, **keywords)
+        for step in after:
+            step(g)
+        lanes = g.mask if pattern is None else g.mask & dpp_lanes(pattern, g)[1]
+        for row, temporary in rows:
+            np.copyto(g.u[row], g.u[temporary], where=lanes)
 
     return run
 

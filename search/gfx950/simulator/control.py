@@ -1,7 +1,7 @@
 """Branches, barriers, waits and the other SOPP instructions.
 
-MI300 ISA guide, section "Program flow control". A branch goes to its own address + 4 + 4 * SIMM16 where the text gives no
-label. Priorities, sleeps and scheduling hints change no result and do nothing here.
+MI300 ISA guide, section "Program flow control". A branch goes to its own address + 4 + 4 * SIMM16 where the text
+gives no label. Priorities, sleeps and scheduling hints change no result and do nothing here.
 """
 
 from __future__ import annotations

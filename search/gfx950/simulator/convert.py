@@ -1,7 +1,7 @@
 """Conversions: integers, f16, bf16, f64, FP8 and the scaled FP4 instructions of gfx950.
 
-MI300 ISA guide, section "VOP1 instructions"; OCP Microscaling Formats v1.0 for E2M1 and E8M0; gfx950's scaled conversions
-were described in LLVM (``V_CVT_SCALEF32_*``): only the exponent field of the scale counts, it is an E8M0 byte.
+MI300 ISA guide, section "VOP1 instructions"; OCP Microscaling Formats v1.0 for E2M1 and E8M0; LLVM for
+gfx950's scaled conversions (``V_CVT_SCALEF32_*``): only the exponent field of the scale counts, it is an E8M0 byte.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _e2m1_codes() -> Array:
     tie = below != np.searchsorted(middles, magnitude, "right")
     code = below + (tie & (below % 2 == 1))
     code = np.where(np.isnan(magnitude), 7, code)  # E2M1 has no NaN; the sign is kept
-    return (code + 8 * (key >> np.uint32(11))).astype(np.uint32)
+    return np.asarray((code + 8 * (key >> np.uint32(11))).astype(np.uint32))
 
 
 _E2M1_CODES = _e2m1_codes()
@@ -50,7 +50,7 @@ def e2m1_codes(value: Array, scale_bits: Array) -> Array:
     exponent = (scale_bits >> np.uint32(23)) & np.uint32(0xFF)
     bits = (value * _E8M0_INVERSE.take(exponent)).view(np.uint32)
     sticky = (bits & np.uint32(0x1FFFFF)) != 0
-    return _E2M1_CODES.take(((bits >> np.uint32(21)) << np.uint32(1)) | sticky)
+    return np.asarray(_E2M1_CODES.take(((bits >> np.uint32(21)) << np.uint32(1)) | sticky))
 
 
 def bf16_bits(value: Array) -> Array:
@@ -209,7 +209,8 @@ def _fp4_from_packed(source: str) -> Semantics:
         if source == "bf16":
             low, high = bf16_value(word), (word & np.uint32(0xFFFF0000)).view(np.float32)
         else:
-            low, high = ((word >> np.uint32(s) & _WORD).astype(np.uint16).view(np.float16).astype(np.float32) for s in (0, 16))
+            halves = [(word >> np.uint32(shift)).astype(np.uint16).view(np.float16) for shift in (0, 16)]
+            low, high = (half.astype(np.float32) for half in halves)
         pair = e2m1_codes(low, scale_bits) | (e2m1_codes(high, scale_bits) << np.uint32(4))
         _insert(g, d, pair, 8 * (mods.op_sel[2] + 2 * mods.op_sel[3]), 0xFF)
 

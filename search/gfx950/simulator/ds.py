@@ -303,9 +303,9 @@ def swizzle_source(pattern: int) -> Array:
     """Lane that each of 64 lanes reads for a DS_SWIZZLE_B32 offset."""
     lane = np.arange(LANES)
     if pattern & 0x8000:
-        return (lane & ~3) + np.array([pattern >> (2 * position) & 3 for position in range(4)])[lane & 3]
+        return np.asarray((lane & ~3) + np.array([pattern >> (2 * position) & 3 for position in range(4)])[lane & 3])
     and_mask, or_mask, xor_mask = pattern & 31, pattern >> 5 & 31, pattern >> 10 & 31
-    return (lane & 32) | ((((lane & 31) & and_mask) | or_mask) ^ xor_mask)
+    return np.asarray((lane & 32) | ((((lane & 31) & and_mask) | or_mask) ^ xor_mask))
 
 
 BINDERS: Mapping[str, Binder] = MappingProxyType(
@@ -313,7 +313,8 @@ BINDERS: Mapping[str, Binder] = MappingProxyType(
     | {f"ds_write_{name}": _bind_write(width) for name, width in _WRITES.items()}
     | {
         "ds_read2_b32": _bind_read2(4, 4), "ds_read2_b64": _bind_read2(8, 8), "ds_read2st64_b32": _bind_read2(4, 256),
-        "ds_read2st64_b64": _bind_read2(8, 512), "ds_write2_b32": _bind_write2(4, 4), "ds_write2_b64": _bind_write2(8, 8),
+        "ds_read2st64_b64": _bind_read2(8, 512), "ds_write2_b32": _bind_write2(4, 4),
+        "ds_write2_b64": _bind_write2(8, 8),
         "ds_write2st64_b32": _bind_write2(4, 256), "ds_write2st64_b64": _bind_write2(8, 512),
         "ds_read_b64_tr_b16": _bind_transposed(16), "ds_read_b64_tr_b8": _bind_transposed(8),
         "ds_read_b64_tr_b4": _bind_transposed(4), "ds_bpermute_b32": _bind_bpermute, "ds_permute_b32": _bind_permute,

@@ -47,7 +47,8 @@ class ElfFile:
             SimulationError: No section holds them.
         """
         for section in self.sections:
-            if section.address and section.kind != _NOBITS and section.address <= address < section.address + section.size:
+            inside = 0 <= address - section.address < section.size
+            if section.address and section.kind != _NOBITS and inside:
                 start = section.offset + address - section.address
                 return self.data[start : start + size]
         raise SimulationError(f"no section holds address {address:#x}")

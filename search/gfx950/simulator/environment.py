@@ -55,7 +55,10 @@ class Environment:
         """Keep one finding for the instruction that ``group`` executes.
 
         Args:
+            kind: Class of the finding.
+            group: The waves that execute.
             where: Offending waves or lanes, bool [waves] or [waves, …]; None: the first wave.
+            detail: Values that explain it.
         """
         instruction = group.now
         line = instruction.statement.line if instruction is not None else 0

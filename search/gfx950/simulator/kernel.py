@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,13 +78,13 @@ class Kernel:
 
 
 _USER_SGPRS = (
-    ("private_segment_buffer", 4), ("dispatch_ptr", 2), ("queue_ptr", 2), ("kernarg_segment_ptr", 2), ("dispatch_id", 2),
-    ("flat_scratch_init", 2), ("private_segment_size", 1),
+    ("private_segment_buffer", 4), ("dispatch_ptr", 2), ("queue_ptr", 2), ("kernarg_segment_ptr", 2),
+    ("dispatch_id", 2), ("flat_scratch_init", 2), ("private_segment_size", 1),
 )  # fmt: skip
 
 
 def load_assembly(text: str, symbol: str | None = None) -> Kernel:
-    """Kernel from compiler output (Triton's ``asm["amdgcn"]``); the first one unless ``symbol`` names another.
+    """Kernel from compiler output (Triton's ``asm["amdgcn"]``); the first one unless ``symbol`` is given.
 
     Raises:
         SimulationError: No kernel descriptor, or an instruction that is not modelled.
@@ -93,7 +93,8 @@ def load_assembly(text: str, symbol: str | None = None) -> Kernel:
     start = text.find(f".amdhsa_kernel {name}")
     if start < 0:
         raise SimulationError(f"no .amdhsa_kernel {name} in the assembly text")
-    directives = {key: int(value, 0) for key, value in _DIRECTIVE.findall(text[start : text.index(".end_amdhsa_kernel", start)]) if _is_int(value)}
+    block = text[start : text.index(".end_amdhsa_kernel", start)]
+    directives = {key: int(value, 0) for key, value in _DIRECTIVE.findall(block) if _is_int(value)}
     descriptor = Descriptor(
         user_sgprs=tuple((key, size) for key, size in _USER_SGPRS if directives.get(f"user_sgpr_{key}", 0)),
         preload_sgprs=directives.get("user_sgpr_kernarg_preload_length", 0),
@@ -152,7 +153,8 @@ def parse_descriptor(raw: bytes) -> Descriptor:
 def parse_arguments(text: str, kernel: str) -> tuple[Argument, ...]:
     """Arguments of ``kernel`` from metadata in YAML (compiler output or ``llvm-readelf --notes``).
 
-    A kernel's arguments come before its name. If no kernel has that name, as in hand-written objects, the only list counts.
+    A kernel's arguments come before its name. If no kernel has that name, as in hand-written objects, the first list
+    counts.
     """
     lists: list[tuple[str, list[dict[str, str]]]] = []
     current: list[dict[str, str]] = []
@@ -186,8 +188,8 @@ def _argument(entry: Mapping[str, str]) -> Argument:
     )
 
 
-def _three(values: object) -> tuple[bool, bool, bool]:
-    x, y, z = (bool(value) for value in values)  # type: ignore[attr-defined]
+def _three(values: Iterable[int]) -> tuple[bool, bool, bool]:
+    x, y, z = (bool(value) for value in values)
     return x, y, z
 
 

@@ -17,7 +17,7 @@ from search.gfx950.simulator.lds import LocalMemory
 from search.gfx950.simulator.machine import Machine
 from search.gfx950.simulator.memory import Buffer, GlobalMemory
 from search.gfx950.simulator.op import InstructionClass
-from search.gfx950.simulator.registers import SCC, SGPR
+from search.gfx950.simulator.registers import EXEC, SGPR
 from search.gfx950.simulator.state import LANES, WaveGroup, initial_group
 
 Array = NDArray[Any]
@@ -105,6 +105,9 @@ def simulate(
     """Execute ``workgroups`` (default: the whole grid) of ``launch``; arrays change in place.
 
     Args:
+        kernel: What to run.
+        launch: Arguments and sizes.
+        workgroups: (x, y, z) of the workgroups to run together.
         budget: Instructions a wave may execute before it is stopped with a finding.
 
     Raises:
@@ -116,7 +119,8 @@ def simulate(
     if not chosen or lds_bytes > MAX_LDS_BYTES:
         raise SimulationError(f"{len(chosen)} workgroups with {lds_bytes} bytes of LDS cannot run")
     kernarg = np.zeros(max(kernel.descriptor.kernarg_bytes, 4096), np.uint8)
-    buffers = {name: _as_buffer(value) for name, value in launch.arguments.items() if not isinstance(value, (int, float))}
+    pointers = {name: value for name, value in launch.arguments.items() if isinstance(value, (np.ndarray, Buffer))}
+    buffers = {name: _as_buffer(value) for name, value in pointers.items()}
     memory = GlobalMemory([("kernarg", Buffer(kernarg)), *buffers.items()])
     packed = pack_arguments(kernel, launch, memory.address_of)
     kernarg[: len(packed)] = np.frombuffer(packed, np.uint8)
@@ -210,7 +214,8 @@ def _start(kernel: Kernel, launch: Launch, env: Environment) -> WaveGroup:
     x, y, _ = launch.block
     group.u[0][...] = (item % x) | ((item // x % y) << 10) | ((item // (x * y)) << 20)
     ready = {0, *range(SGPR, SGPR + defined)}
-    group.tracking.mark_undefined(register for register in kernel.program.registers if register not in ready and not 702 <= register <= 703)
+    ready |= {EXEC, EXEC + 1}
+    group.tracking.mark_undefined(kernel.program.registers - ready)
     partial = launch.block[0] * launch.block[1] * launch.block[2] % LANES
     if partial:
         last = env.wave_in_group == env.wave_in_group.max()

@@ -70,6 +70,9 @@ class LocalMemory:
 
         Args:
             waves: Wave ids.
+            offsets: Flat byte offsets, int64.
+            values: Bytes of each lane.
+            active: Lanes that write, bool [waves, 64].
             direct: An LDS-direct load: its bytes stay in flight until the covering wait.
 
         Returns:
@@ -124,7 +127,8 @@ class LocalMemory:
                 width, index = _index(record.offsets[where], record.size)
                 words = self._shadow_words[width]
                 current = words.take(index).view(np.uint8)
-                words[index] = np.where(current < IN_FLIGHT, 0, current).astype(np.uint8).view(words.dtype).reshape(index.shape)
+                settled = np.where(current < IN_FLIGHT, np.uint8(0), current)
+                words[index] = settled.view(words.dtype).reshape(index.shape)
                 record.settled |= now
             if not record.settled.all():
                 left.append(record)

@@ -120,7 +120,8 @@ class Machine:
         return []
 
     def _over_budget(self, group: WaveGroup) -> None:
-        self.env.report(FindingKind.INSTRUCTION_BUDGET, group, None, f"more than {self.budget} instructions in one wave")
+        detail = f"more than {self.budget} instructions in one wave"
+        self.env.report(FindingKind.INSTRUCTION_BUDGET, group, None, detail)
         self._ended[group.waves] = True
 
     def _release(self, groups: Sequence[WaveGroup]) -> None:
@@ -136,7 +137,7 @@ class Machine:
             missed = (here > 0) & (gone > 0)
             wrong = missed[env.wave_workgroup[group.waves]]
             if wrong.any():
-                env.report(FindingKind.BARRIER_MISMATCH, group, wrong, "other waves of the workgroup ended before this barrier")
+                env.report(FindingKind.BARRIER_MISMATCH, group, wrong, "other waves of the workgroup ended before it")
             group.at_barrier = False
         env.lds.barrier(here > 0)
 

@@ -62,11 +62,11 @@ def lane_rows(g: WaveGroup, first: int, registers: int, tile: Tile) -> Array:
 def fp4_operand(g: WaveGroup, first: int, tile: Tile) -> Array:
     """E2M1 operand as float64 [waves, n, k groups, 32]."""
     raw = lane_rows(g, first, 4, tile).view(np.uint8)
-    return _E2M1_PAIRS.take(raw).view(np.float64).reshape(g.count, tile.n, tile.groups, 32)
+    return np.asarray(_E2M1_PAIRS.take(raw)).view(np.float64).reshape(g.count, tile.n, tile.groups, 32)
 
 
 def small_float_values(exponent_bits: int, mantissa_bits: int, bias: int, special: str) -> Array:
-    """All values of a small float format by code; ``special`` says what the top codes mean (``ieee``, ``nan``, ``none``)."""
+    """All values of a small float format by code; ``special`` is the meaning of the top codes (ieee, nan, none)."""
     bits = 1 + exponent_bits + mantissa_bits
     code = np.arange(1 << bits)
     exponent = (code >> mantissa_bits) & ((1 << exponent_bits) - 1)
@@ -77,7 +77,7 @@ def small_float_values(exponent_bits: int, mantissa_bits: int, bias: int, specia
         magnitude = np.where(top, np.where(fraction == 0, np.inf, np.nan), magnitude)
     elif special == "nan":
         magnitude = np.where((code & ((1 << (bits - 1)) - 1)) == (1 << (bits - 1)) - 1, np.nan, magnitude)
-    return np.where(code >> (bits - 1), -magnitude, magnitude)
+    return np.asarray(np.where(code >> (bits - 1), -magnitude, magnitude))
 
 
 _FP8 = small_float_values(4, 3, 7, "nan")
@@ -100,13 +100,14 @@ def _six_bit_operand(values: Array) -> Callable[[WaveGroup, int, Tile], Array]:
         raw = lane_rows(g, first, 6, tile).view(np.uint8)
         bits = np.unpackbits(raw, axis=-1, bitorder="little").reshape(g.count, tile.n, tile.groups, 32, 6)
         codes = (bits << np.arange(6, dtype=np.uint8)).sum(axis=-1)
-        return values.take(codes)
+        return np.asarray(values.take(codes))
 
     return read
 
 
 _READERS: tuple[tuple[int, Callable[[WaveGroup, int, Tile], Array]], ...] = (
-    (8, _wide_operand(_FP8)), (8, _wide_operand(_BF8)), (6, _six_bit_operand(_FP6)), (6, _six_bit_operand(_BF6)), (4, fp4_operand),
+    (8, _wide_operand(_FP8)), (8, _wide_operand(_BF8)), (6, _six_bit_operand(_FP6)), (6, _six_bit_operand(_BF6)),
+    (4, fp4_operand),
 )  # fmt: skip
 
 
@@ -214,7 +215,8 @@ def _bind_16_bit(tile: Tile, decode: Callable[[Array], Array]) -> Binder:
         c, constant = _accumulator(texts[3], tile, context)
 
         def run(g: WaveGroup) -> None:
-            left, right = (decode(lane_rows(g, first, registers, tile)).reshape(g.count, tile.n, tile.k) for first in (a, b))
+            raw = [lane_rows(g, first, registers, tile) for first in (a, b)]
+            left, right = (decode(rows).reshape(g.count, tile.n, tile.k) for rows in raw)
             _multiply(g, tile, left, right, c, constant, d)
 
         return _matrix_instruction(statement, run, tile, [*range(a, a + registers), *range(b, b + registers)], c, d)

@@ -56,8 +56,13 @@ def int_list(text: str) -> tuple[int, ...]:
     return tuple(int(word, 0) for word in text.strip("[]").split(",") if word.strip())
 
 
-def parse_modifiers(found: Mapping[str, str], default_op_sel_hi: int = 1) -> Modifiers:
-    """The selection modifiers among ``found``."""
+_DEFAULT = Modifiers((0,) * 4, (1,) * 4, (0,) * 4, (0,) * 4, 0)
+
+
+def parse_modifiers(found: Mapping[str, str]) -> Modifiers:
+    """The selection modifiers among ``found``; op_sel_hi is 1 by default, the rest 0."""
+    if not found:
+        return _DEFAULT
 
     def padded(key: str, default: int) -> tuple[int, ...]:
         values = int_list(found[key]) if key in found else ()
@@ -65,7 +70,7 @@ def parse_modifiers(found: Mapping[str, str], default_op_sel_hi: int = 1) -> Mod
 
     return Modifiers(
         op_sel=padded("op_sel", 0),
-        op_sel_hi=padded("op_sel_hi", default_op_sel_hi),
+        op_sel_hi=padded("op_sel_hi", 1),
         neg_lo=padded("neg_lo", 0),
         neg_hi=padded("neg_hi", 0),
         bitop3=int(found.get("bitop3", "0"), 0),

@@ -77,7 +77,7 @@ class Op:
     ignores_exec: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: thousands are made for each program
 class Instruction:
     """A decoded instruction, bound to its registers.
 

@@ -191,6 +191,7 @@ def _word_table() -> list[Op]:
     u16, i16 = np.uint16, np.int16
     two, three = "u16 u16", "u16 u16 u16"
     low = rules.low_half
+    left, right = _word_op(_shifted_left, u16, np.uint32), _word_op(_shifted_right, u16, np.uint32)
     return [
         _op("v_add_u16", _word_op(np.add, u16, np.int32), "u16", two, shadow=low(rules.low_bits_first)),
         _op("v_add_u16.clamp", _word_op(np.add, u16, np.int32, True), "u16", two, shadow=low(_any16)),
@@ -206,8 +207,8 @@ def _word_table() -> list[Op]:
         _op("v_min_u16", _word_op(np.minimum, u16, np.uint32), "u16", two, shadow=low(_any16)),
         _op("v_max_i16", _word_op(np.maximum, i16, np.int32), "u16", two, shadow=low(_any16)),
         _op("v_min_i16", _word_op(np.minimum, i16, np.int32), "u16", two, shadow=low(_any16)),
-        _op("v_lshlrev_b16", _word_op(_shifted_left, u16, np.uint32), "u16", two, shadow=low(rules.shift_left_reversed)),
-        _op("v_lshrrev_b16", _word_op(_shifted_right, u16, np.uint32), "u16", two, shadow=low(rules.shift_right_reversed)),
+        _op("v_lshlrev_b16", left, "u16", two, shadow=low(rules.shift_left_reversed)),
+        _op("v_lshrrev_b16", right, "u16", two, shadow=low(rules.shift_right_reversed)),
         _op("v_ashrrev_i16", _word_op(_shifted_right, i16, np.int32), "u16", two, shadow=low(_any16)),
     ]
 

@@ -10,7 +10,21 @@ from typing import Any
 from numpy.typing import NDArray
 
 from search.gfx950.simulator import (
-    atomics, compare, control, convert, crosslane, ds, indexed, mfma, packed, salu, scratch, smem, valu, valu_float, vmem,
+    atomics,
+    compare,
+    control,
+    convert,
+    crosslane,
+    ds,
+    indexed,
+    mfma,
+    packed,
+    salu,
+    scratch,
+    smem,
+    valu,
+    valu_float,
+    vmem,
 )  # fmt: skip
 from search.gfx950.simulator.bind import Context, base_name, bind_alu
 from search.gfx950.simulator.findings import UnknownInstructionError
@@ -26,8 +40,8 @@ OPS: Mapping[str, Op] = MappingProxyType(
 )
 BINDERS: Mapping[str, Binder] = MappingProxyType(
     {
-        **vmem.BINDERS, **ds.BINDERS, **smem.BINDERS, **mfma.BINDERS, **control.BINDERS, **scratch.BINDERS, **atomics.BINDERS,
-        **indexed.BINDERS,
+        **vmem.BINDERS, **ds.BINDERS, **smem.BINDERS, **mfma.BINDERS, **control.BINDERS, **scratch.BINDERS,
+        **atomics.BINDERS, **indexed.BINDERS,
     }
 )  # fmt: skip
 
@@ -96,6 +110,6 @@ def decode_program(listing: Listing) -> Program:
         leaders=frozenset(leaders),
         num_vgprs=max((register + 1 for register in vectors if register < AGPR), default=1),
         num_agprs=max((register + 1 - AGPR for register in vectors if register >= AGPR), default=0),
-        registers=frozenset(register for register in used if register < SCRATCH or SGPR <= register or register == SCC),
+        registers=frozenset(register for register in used if register < SCRATCH or register >= SGPR or register == SCC),
         constants=context.constants,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from search.gfx950.simulator.findings import UnknownInstructionError
 
@@ -71,15 +72,22 @@ class Operand:
         return self.index is not None and SGPR <= self.index < CONSTANT
 
 
+@lru_cache(maxsize=4096)
 def parse_operand(text: str) -> Operand:
     """The operand of ``text`` (``v3``, ``-|v[2:3]|``, ``sext(s4)``, ``0x10``, ``1.0``).
 
     Raises:
         UnknownInstructionError: A register that gfx950 does not have, or an unknown form.
     """
-    for prefix, suffix, change in (("sext(", ")", "sext"), ("neg(", ")", "neg"), ("abs(", ")", "abs"), ("|", "|", "abs")):
-        if text.startswith(prefix) and text.endswith(suffix):
-            return replace(parse_operand(text[len(prefix) : -len(suffix)]), **{change: True})
+    match = _REGISTER.match(text)
+    if match is not None:
+        return _register(text, match)
+    for prefix, suffix in (("sext(", ")"), ("neg(", ")"), ("abs(", ")"), ("|", "|")):
+        if text.startswith(prefix) and text.endswith(suffix) and len(text) > len(prefix):
+            inner = parse_operand(text[len(prefix) : -len(suffix)])
+            if prefix == "sext(":
+                return replace(inner, sext=True)
+            return replace(inner, neg=True) if prefix == "neg(" else replace(inner, abs=True)
     if _INTEGER.match(text) or _FLOAT.match(text):
         return Operand(text, None)
     if text.startswith("-"):
@@ -87,9 +95,10 @@ def parse_operand(text: str) -> Operand:
     if text in _NAMED:
         index, count = _NAMED[text]
         return Operand(text, index, count)
-    match = _REGISTER.match(text)
-    if match is None:
-        raise UnknownInstructionError(f"unknown operand {text!r}")
+    raise UnknownInstructionError(f"unknown operand {text!r}")
+
+
+def _register(text: str, match: re.Match[str]) -> Operand:
     base, limit = _BASES[match[1]]
     first = int(match[2] or match[3])
     last = int(match[4]) if match[4] else first

@@ -438,7 +438,8 @@ def _not_xor(x: Array, y: Array) -> Array:
 
 
 def _op(name: str, semantics: Semantics, dst: str, src: str, scc: bool = True, **more: Any) -> Op:
-    return Op(name, semantics, tuple(dst.split()), tuple(src.split()), kind=InstructionClass.SCALAR, sets_scc=scc, **more)
+    kind = InstructionClass.SCALAR
+    return Op(name, semantics, tuple(dst.split()), tuple(src.split()), kind=kind, sets_scc=scc, **more)
 
 
 def _comparisons() -> list[Op]:

@@ -70,8 +70,9 @@ def _bind_load(dwords: int) -> Binder:
 
         reads = [part for part in parts if part is not None]
         return make_instruction(
-            statement, run, InstructionClass.GLOBAL, reads, registers, counter="vm", sinks=(("address", frozenset(reads)),)
-        )
+            statement, run, InstructionClass.GLOBAL, reads, registers, counter="vm",
+            sinks=(("address", frozenset(reads)),),
+        )  # fmt: skip
 
     return bind
 

@@ -1,8 +1,8 @@
 """Rules for undefined bits: which bits of a result depend on bits that were never written.
 
-A rule gets the values and the undefined-bit masks of the sources (uint32 arrays that broadcast together) and returns the
-mask of the result. Instructions without a rule turn any undefined source bit into a fully undefined result. The idea
-of bit-exact propagation is Memcheck's (Seward and Nethercote, "Using Valgrind to detect undefined value errors", 2005).
+A rule gets the values and the undefined-bit masks of the sources (uint32 arrays that broadcast together) and returns
+the mask of the result. Instructions without a rule turn any undefined source bit into a fully undefined result. The
+idea of bit-exact propagation is Memcheck's (Seward and Nethercote, "Using Valgrind to detect undefined value errors", 2005).
 """
 
 from __future__ import annotations
@@ -115,5 +115,6 @@ def byte_permute(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
     for byte in range(4):
         select = ((values[2] >> np.uint32(8 * byte)) & np.uint32(0xFF)).astype(np.uint64)
         picked = (source >> (np.minimum(select, np.uint64(7)) * np.uint64(8))) & np.uint64(0xFF)
-        result |= np.where(select < 8, picked, np.where(select < 12, np.uint64(0xFF), np.uint64(0))) << np.uint64(8 * byte)
+        bits = np.where(select < 8, picked, np.where(select < 12, np.uint64(0xFF), np.uint64(0)))
+        result |= bits << np.uint64(8 * byte)
     return result.astype(np.uint32)

@@ -39,8 +39,9 @@ def _bind_load(dwords: int, buffer: bool) -> Binder:
         reads = [*range(base.index, base.index + base.count)] + ([extra.index] if extra.index is not None else [])
         run = coherent(_loader(base.index, extra.index, constant, registers, buffer), set(registers))
         return make_instruction(
-            statement, run, InstructionClass.SCALAR, reads, registers, counter="lgkm", sinks=(("address", frozenset(reads)),)
-        )
+            statement, run, InstructionClass.SCALAR, reads, registers, counter="lgkm",
+            sinks=(("address", frozenset(reads)),),
+        )  # fmt: skip
 
     return bind
 

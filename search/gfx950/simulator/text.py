@@ -12,10 +12,14 @@ _OBJDUMP = re.compile(r"//\s*([0-9A-Fa-f]{8,}):(?:\s+[0-9A-Fa-f]{8})+")
 _OBJDUMP_LABEL = re.compile(r"^([0-9a-fA-F]{8,}) <(.+)>:$")
 _LABEL = re.compile(r"^([A-Za-z_.$][\w.$@]*):")
 _MNEMONIC = re.compile(r"^[a-z][a-z0-9_]*$")
+_OUTSIDE = {separator: re.compile(rf"{separator}(?![^\[\](]*[\])])") for separator in (",", " ")}
 _MODIFIER = re.compile(r"^([a-z_0-9]+)(?::(.*)|\((.*)\))?$")
 
 
-@dataclass(frozen=True)
+_NO_MODIFIERS: Mapping[str, str] = {}
+
+
+@dataclass(slots=True, eq=False)  # not frozen: thousands are made for each program
 class Statement:
     """One instruction as written.
 
@@ -45,18 +49,10 @@ class Listing:
 
 
 def split_top_level(text: str, separator: str) -> list[str]:
-    """Split at ``separator`` outside brackets; empty pieces are dropped."""
-    pieces, depth, start = [], 0, 0
-    for position, char in enumerate(text):
-        if char in "[(":
-            depth += 1
-        elif char in "])":
-            depth -= 1
-        elif char == separator and depth == 0:
-            pieces.append(text[start:position].strip())
-            start = position + 1
-    pieces.append(text[start:].strip())
-    return [piece for piece in pieces if piece]
+    """Split at a comma or blank outside brackets; empty pieces are dropped."""
+    if "[" not in text and "(" not in text:
+        return [piece for piece in map(str.strip, text.split(separator)) if piece]
+    return [piece for piece in map(str.strip, _OUTSIDE[separator].split(text)) if piece]
 
 
 def parse_statement(text: str, line: int, address: int | None = None) -> Statement:
@@ -68,14 +64,13 @@ def parse_statement(text: str, line: int, address: int | None = None) -> Stateme
     mnemonic, _, rest = text.strip().partition(" ")
     if not _MNEMONIC.match(mnemonic):
         raise SimulationError(f"line {line}: not an instruction: {text.strip()!r}")
-    operands: list[str] = []
-    modifiers: dict[str, str] = {}
     if mnemonic == "s_waitcnt":
-        return Statement(mnemonic, (rest.strip(),), modifiers, line, text.strip(), address)
-    for piece in split_top_level(rest, ","):
-        words = split_top_level(piece, " ")
-        operands.append(words[0])
-        for word in words[1:]:
+        return Statement(mnemonic, (rest.strip(),), _NO_MODIFIERS, line, text.strip(), address)
+    operands = split_top_level(rest, ",")
+    modifiers: dict[str, str] = {}
+    if operands and " " in operands[-1]:  # modifiers follow the last operand
+        operands[-1], *words = split_top_level(operands[-1], " ")
+        for word in words:
             match = _MODIFIER.match(word)
             if match is None:
                 raise SimulationError(f"line {line}: unreadable modifier {word!r} in {text.strip()!r}")

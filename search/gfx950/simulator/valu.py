@@ -277,6 +277,10 @@ def v_perm_b32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
 
     8-11 replicate the sign of bytes 1, 3, 5, 7; 12 is 0x00; 13 and above 0xFF.
     """
+    selector = g.u[c]
+    if selector.shape[1] == 1 and (selector == selector[0, 0]).all():
+        g.u[d][...] = _uniform_permute(g.u[a], g.u[b], int(selector[0, 0]))
+        return
     source = (g.u[a].astype(_U64) << _U64(32)) | g.u[b]
     result: Array = np.zeros((g.count, LANES), np.uint32)
     for byte in range(4):
@@ -285,11 +289,29 @@ def v_perm_b32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
     g.u[d][...] = result
 
 
+def _uniform_permute(high: Array, low: Array, selector: int) -> Array:
+    """V_PERM_B32 with one selector for all lanes: a few 32-bit shifts."""
+    result: Array = np.zeros((1, 1), np.uint32)
+    for byte in range(4):
+        select = selector >> (8 * byte) & 0xFF
+        if select < 8:
+            word = high if select & 4 else low
+            picked = (word >> np.uint32(8 * (select & 3))) & np.uint32(0xFF)
+        elif select < 12:
+            word = high if select & 2 else low
+            sign = word.view(np.int32) << np.int32(0 if select & 1 else 16)
+            picked = (sign >> np.int32(31)).view(np.uint32) & np.uint32(0xFF)
+        else:
+            picked = np.full((1, 1), 0 if select == 12 else 0xFF, np.uint32)
+        result = np.asarray(result | (picked << np.uint32(8 * byte)))
+    return result
+
+
 def _permuted_byte(source: Array, select: Array) -> Array:
     low = (select & np.uint32(7)).astype(_U64) << _U64(3)
     plain = ((source >> low) & _U64(0xFF)).astype(np.uint32)
     if not np.any(select > 7):
-        return plain
+        return np.asarray(plain)
     sign_at = (((select & np.uint32(3)) * np.uint32(2) + np.uint32(1)).astype(_U64) << _U64(3)) + _U64(7)
     sign = ((source >> sign_at) & _U64(1)).astype(np.uint32) * np.uint32(0xFF)
     constant = np.where(select == 12, np.uint32(0), np.uint32(0xFF))

@@ -27,7 +27,7 @@ def half(g: WaveGroup, index: int) -> Array:
 
 
 def half_bits(value: Array) -> Array:
-    """float values rounded to f16, as uint32 with a zero high half."""
+    """Float values rounded to f16, as uint32 with a zero high half."""
     return value.astype(np.float16).view(np.uint16).astype(np.uint32)
 
 

@@ -240,7 +240,8 @@ def bind_store(statement: Statement, context: Context, width: Width) -> Instruct
 
     return make_instruction(
         statement, run, InstructionClass.GLOBAL, (*reads, *registers), (), counter="vm",
-        sinks=(("address", frozenset(reads)), ("store", frozenset(registers))), lanes=compute, store_bits=store_bits(width),
+        sinks=(("address", frozenset(reads)), ("store", frozenset(registers))), lanes=compute,
+        store_bits=store_bits(width),
     )  # fmt: skip
 
 
@@ -271,11 +272,10 @@ def _direct_binder(width: Width) -> Binder:
     return lambda statement, context: bind_direct(statement, context, width, statement.operands)
 
 
+_FAMILIES = ("buffer", "global", "flat")
+_DIRECT = ("ubyte", "sbyte", "ushort", "sshort", "dword", "dwordx3", "dwordx4")
 BINDERS: Mapping[str, Binder] = MappingProxyType(
-    {f"{family}_load_{name}": _load_binder(width) for family in ("buffer", "global", "flat") for name, width in LOADS.items()}
-    | {f"{family}_store_{name}": _store_binder(width) for family in ("buffer", "global", "flat") for name, width in STORES.items()}
-    | {
-        f"global_load_lds_{name}": _direct_binder(LOADS[name])
-        for name in ("ubyte", "sbyte", "ushort", "sshort", "dword", "dwordx3", "dwordx4")
-    }
+    {f"{family}_load_{name}": _load_binder(width) for family in _FAMILIES for name, width in LOADS.items()}
+    | {f"{family}_store_{name}": _store_binder(width) for family in _FAMILIES for name, width in STORES.items()}
+    | {f"global_load_lds_{name}": _direct_binder(LOADS[name]) for name in _DIRECT}
 )

@@ -20,15 +20,17 @@ from search.gfx950.simulator import (
     mfma,
     packed,
     salu,
+    salu_bits,
     scratch,
     smem,
     valu,
+    valu_arith,
     valu_float,
     vmem,
 )  # fmt: skip
 from search.gfx950.simulator.bind import Context, base_name, bind_alu
 from search.gfx950.simulator.findings import UnknownInstructionError
-from search.gfx950.simulator.op import Control, Instruction, Op
+from search.gfx950.simulator.op import Instruction, Op
 from search.gfx950.simulator.registers import AGPR, SCC, SCRATCH, SGPR
 from search.gfx950.simulator.text import Listing, Statement
 
@@ -36,8 +38,11 @@ Array = NDArray[Any]
 Binder = Callable[[Statement, Context], Instruction]
 
 OPS: Mapping[str, Op] = MappingProxyType(
-    {**salu.OPS, **valu.OPS, **valu_float.OPS, **compare.OPS, **packed.OPS, **convert.OPS, **crosslane.OPS}
-)
+    {
+        **salu.OPS, **salu_bits.OPS, **valu.OPS, **valu_arith.OPS, **valu_float.OPS, **compare.OPS, **packed.OPS,
+        **convert.OPS, **crosslane.OPS,
+    }
+)  # fmt: skip
 BINDERS: Mapping[str, Binder] = MappingProxyType(
     {
         **vmem.BINDERS, **ds.BINDERS, **smem.BINDERS, **mfma.BINDERS, **control.BINDERS, **scratch.BINDERS,
@@ -52,14 +57,12 @@ class Program:
 
     Args:
         instructions: In address order.
-        leaders: Indices where a basic block starts: branch targets and successors of branches and barriers.
         num_vgprs, num_agprs: One more than the highest register named.
         registers: Every register that an instruction reads or writes.
         constants: Constant rows, uint32 [1, 1].
     """
 
     instructions: Sequence[Instruction]
-    leaders: frozenset[int]
     num_vgprs: int
     num_agprs: int
     registers: frozenset[int]
@@ -97,17 +100,10 @@ def decode_program(listing: Listing) -> Program:
     index_of = {s.address: i for i, s in enumerate(listing.statements) if s.address is not None}
     context = Context(labels=listing.labels, index_of=index_of)
     instructions = [decode(statement, context) for statement in listing.statements]
-    leaders = {0}
-    for position, instruction in enumerate(instructions):
-        if instruction.control is not Control.NEXT:
-            leaders.add(position + 1)
-        if instruction.control is Control.BRANCH:
-            leaders.add(instruction.target)
     used = frozenset(register for i in instructions for register in i.touches)
     vectors = {register for register in used if register < SCRATCH}
     return Program(
         instructions=instructions,
-        leaders=frozenset(leaders),
         num_vgprs=max((register + 1 for register in vectors if register < AGPR), default=1),
         num_agprs=max((register + 1 - AGPR for register in vectors if register >= AGPR), default=0),
         registers=frozenset(register for register in used if register < SCRATCH or register >= SGPR or register == SCC),

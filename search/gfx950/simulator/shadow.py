@@ -2,7 +2,8 @@
 
 A rule gets the values and the undefined-bit masks of the sources (uint32 arrays that broadcast together) and returns
 the mask of the result. Instructions without a rule turn any undefined source bit into a fully undefined result. The
-idea of bit-exact propagation is Memcheck's (Seward and Nethercote, "Using Valgrind to detect undefined value errors", 2005).
+idea of bit-exact propagation is Memcheck's (Seward and Nethercote, "Using Valgrind to detect undefined value errors",
+2005).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from search.gfx950.simulator import shadow as rules
 from search.gfx950.simulator.op import Op, table
-from search.gfx950.simulator.salu import reversed_bits
+from search.gfx950.simulator.salu_bits import reversed_bits
 from search.gfx950.simulator.state import LANES, WaveGroup
 
 Array = NDArray[Any]
@@ -99,103 +99,6 @@ def _shift64(operation: Callable[..., Any], signed: bool = False) -> Semantics:
             g.write64(d, operation(value, count))
 
     return run
-
-
-def v_add_co_u32(g: WaveGroup, d: int, carry: int, a: int, b: int) -> None:
-    """D = S0 + S1; VCC (or the SGPR pair) = carry out."""
-    x = g.u[a]
-    result = x + g.u[b]
-    overflow = result < x
-    g.u[d][...] = result
-    g.write_mask(carry, overflow)
-
-
-def v_sub_co_u32(g: WaveGroup, d: int, carry: int, a: int, b: int) -> None:
-    """D = S0 - S1; mask = borrow out."""
-    x, y = g.u[a], g.u[b]
-    borrow = x < y
-    g.u[d][...] = x - y
-    g.write_mask(carry, borrow)
-
-
-def v_subrev_co_u32(g: WaveGroup, d: int, carry: int, a: int, b: int) -> None:
-    """D = S1 - S0; mask = borrow out."""
-    v_sub_co_u32(g, d, carry, b, a)
-
-
-def v_addc_co_u32(g: WaveGroup, d: int, carry: int, a: int, b: int, c: int) -> None:
-    """D = S0 + S1 + carry in; mask = carry out."""
-    total = g.u[a].astype(_U64) + g.u[b] + g.read_mask(c)
-    np.copyto(g.u[d], total, casting="unsafe")
-    g.write_mask(carry, total > 0xFFFFFFFF)
-
-
-def v_subb_co_u32(g: WaveGroup, d: int, carry: int, a: int, b: int, c: int) -> None:
-    """D = S0 - S1 - borrow in; mask = borrow out."""
-    total = g.u[a].astype(np.int64) - g.u[b] - g.read_mask(c)
-    np.copyto(g.u[d], total, casting="unsafe")
-    g.write_mask(carry, total < 0)
-
-
-def v_subbrev_co_u32(g: WaveGroup, d: int, carry: int, a: int, b: int, c: int) -> None:
-    """D = S1 - S0 - borrow in; mask = borrow out."""
-    v_subb_co_u32(g, d, carry, b, a, c)
-
-
-def v_mul_hi_u32(g: WaveGroup, d: int, a: int, b: int) -> None:
-    """D = high 32 bits of the unsigned product."""
-    np.copyto(g.u[d], (g.u[a].astype(_U64) * g.u[b]) >> _U64(32), casting="unsafe")
-
-
-def v_mul_hi_i32(g: WaveGroup, d: int, a: int, b: int) -> None:
-    """D = high 32 bits of the signed product."""
-    np.copyto(g.i[d], (g.i[a].astype(np.int64) * g.i[b]) >> np.int64(32), casting="unsafe")
-
-
-def v_mul_u32_u24(g: WaveGroup, d: int, a: int, b: int) -> None:
-    """D = low 32 bits of the product of the low 24 bits."""
-    np.multiply(g.u[a] & _LOW24, g.u[b] & _LOW24, out=g.u[d])
-
-
-def _signed24(value: Array) -> Array:
-    return np.asarray((value << np.int32(8)) >> np.int32(8))
-
-
-def v_mul_i32_i24(g: WaveGroup, d: int, a: int, b: int) -> None:
-    """D = low 32 bits of the product of the sign-extended low 24 bits."""
-    np.multiply(_signed24(g.i[a]), _signed24(g.i[b]), out=g.i[d])
-
-
-def v_mad_u32_u24(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D = S0[23:0] * S1[23:0] + S2."""
-    np.add((g.u[a] & _LOW24) * (g.u[b] & _LOW24), g.u[c], out=g.u[d])
-
-
-def v_mad_i32_i24(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D = sext(S0[23:0]) * sext(S1[23:0]) + S2."""
-    np.add(_signed24(g.i[a]) * _signed24(g.i[b]), g.i[c], out=g.i[d])
-
-
-def v_mad_u64_u32(g: WaveGroup, d: int, carry: int, a: int, b: int, c: int) -> None:
-    """D.u64 = S0 * S1 + S2.u64; mask = carry out of 64 bits."""
-    product = g.u[a].astype(_U64) * g.u[b]
-    total = product + g.read64(c)
-    g.write64(d, total)
-    g.write_mask(carry, total < product)
-
-
-def v_mad_i64_i32(g: WaveGroup, d: int, carry: int, a: int, b: int, c: int) -> None:
-    """D.i64 = S0 * S1 + S2.i64; mask = signed overflow."""
-    product = g.i[a].astype(np.int64) * g.i[b]
-    addend = g.read64(c).view(np.int64)
-    total = product + addend
-    g.write64(d, total.view(_U64))
-    g.write_mask(carry, ((product ^ total) & (addend ^ total)) < 0)
-
-
-def v_lshl_add_u64(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D.u64 = (S0.u64 << S1[2:0]) + S2.u64."""
-    g.write64(d, (g.read64(a) << (g.u[b] & np.uint32(7)).astype(_U64)) + g.read64(c))
 
 
 def v_add3_u32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
@@ -318,27 +221,6 @@ def _permuted_byte(source: Array, select: Array) -> Array:
     return np.asarray(np.where(select < 8, plain, np.where(select < 12, sign, constant)))
 
 
-def _extreme3(first: Callable[..., Any], signed: bool) -> Semantics:
-    """D = largest or smallest of three."""
-
-    def run(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-        rows = g.i if signed else g.u
-        first(first(rows[a], rows[b]), rows[c], out=rows[d])
-
-    return run
-
-
-def _median3(signed: bool) -> Semantics:
-    """D = median of three."""
-
-    def run(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-        rows = g.i if signed else g.u
-        x, y, z = rows[a], rows[b], rows[c]
-        np.maximum(np.minimum(x, y), np.minimum(np.maximum(x, y), z), out=rows[d])
-
-    return run
-
-
 def v_cndmask_b32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
     """D = mask lane ? S1 : S0."""
     g.u[d][...] = np.where(g.read_mask(c), g.u[b], g.u[a])
@@ -364,96 +246,60 @@ def v_ffbl_b32(g: WaveGroup, d: int, a: int) -> None:
     g.i[d][...] = np.where(value == 0, -1, np.frexp(lowest.astype(np.float64))[1] - 1)
 
 
-def _saturating(signed: bool, subtract: bool) -> Semantics:
-    """Sum or difference that clamps to the type's range (the CLAMP bit of V_ADD/V_SUB)."""
-    low, high = (-(1 << 31), (1 << 31) - 1) if signed else (0, (1 << 32) - 1)
-
-    def run(g: WaveGroup, d: int, a: int, b: int) -> None:
-        rows = g.i if signed else g.u
-        x, y = rows[a].astype(np.int64), rows[b].astype(np.int64)
-        np.copyto(rows[d], np.clip(x - y if subtract else x + y, low, high), casting="unsafe")
-
-    return run
-
-
 _SUM = {"shadow": rules.low_bits_first}
 
 
-def _op(name: str, semantics: Semantics, dst: str, src: str, **more: Any) -> Op:
+def vector_op(name: str, semantics: Semantics, dst: str, src: str, **more: Any) -> Op:
+    """Table entry of a vector instruction; ``dst`` and ``src`` list types."""
     return Op(name, semantics, tuple(dst.split()), tuple(src.split()), **more)
 
 
 OPS = table(
     [
-        _op("v_nop", v_nop, "", ""),
-        _op("v_mov_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
-        _op("v_accvgpr_read_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
-        _op("v_accvgpr_write_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
-        _op("v_accvgpr_mov_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
-        _op("v_not_b32", v_not_b32, "u32", "u32", shadow=rules.bitwise_copy),
-        _op("v_bfrev_b32", v_bfrev_b32, "u32", "u32"),
-        _op("v_and_b32", _ufunc(np.bitwise_and), "u32", "u32 u32", shadow=rules.bitwise_and),
-        _op("v_or_b32", _ufunc(np.bitwise_or), "u32", "u32 u32", shadow=rules.bitwise_or),
-        _op("v_xor_b32", _ufunc(np.bitwise_xor), "u32", "u32 u32", shadow=rules.bitwise_xor),
-        _op("v_xnor_b32", v_xnor_b32, "u32", "u32 u32", shadow=rules.bitwise_xor),
-        _op("v_add_u32", _ufunc(np.add), "u32", "u32 u32", **_SUM),
-        _op("v_add_u32.clamp", _saturating(False, False), "u32", "u32 u32"),
-        _op("v_sub_u32", _ufunc(np.subtract), "u32", "u32 u32", **_SUM),
-        _op("v_sub_u32.clamp", _saturating(False, True), "u32", "u32 u32"),
-        _op("v_subrev_u32", v_subrev_u32, "u32", "u32 u32", **_SUM),
-        _op("v_add_i32", _ufunc(np.add), "u32", "u32 u32", **_SUM),
-        _op("v_add_i32.clamp", _saturating(True, False), "i32", "i32 i32"),
-        _op("v_sub_i32", _ufunc(np.subtract), "u32", "u32 u32", **_SUM),
-        _op("v_sub_i32.clamp", _saturating(True, True), "i32", "i32 i32"),
-        _op("v_lshlrev_b32", v_lshlrev_b32, "u32", "u32 u32", shadow=rules.shift_left_reversed),
-        _op("v_lshrrev_b32", v_lshrrev_b32, "u32", "u32 u32", shadow=rules.shift_right_reversed),
-        _op("v_ashrrev_i32", v_ashrrev_i32, "i32", "u32 i32"),
-        _op("v_lshlrev_b64", _shift64(np.left_shift), "b64", "u32 b64"),
-        _op("v_lshrrev_b64", _shift64(np.right_shift), "b64", "u32 b64"),
-        _op("v_ashrrev_i64", _shift64(np.right_shift, True), "b64", "u32 b64"),
-        _op("v_min_u32", _ufunc(np.minimum), "u32", "u32 u32"),
-        _op("v_max_u32", _ufunc(np.maximum), "u32", "u32 u32"),
-        _op("v_min_i32", _ufunc_signed(np.minimum), "i32", "i32 i32"),
-        _op("v_max_i32", _ufunc_signed(np.maximum), "i32", "i32 i32"),
-        _op("v_add_co_u32", v_add_co_u32, "u32 mask", "u32 u32"),
-        _op("v_sub_co_u32", v_sub_co_u32, "u32 mask", "u32 u32"),
-        _op("v_subrev_co_u32", v_subrev_co_u32, "u32 mask", "u32 u32"),
-        _op("v_addc_co_u32", v_addc_co_u32, "u32 mask", "u32 u32 mask"),
-        _op("v_subb_co_u32", v_subb_co_u32, "u32 mask", "u32 u32 mask"),
-        _op("v_subbrev_co_u32", v_subbrev_co_u32, "u32 mask", "u32 u32 mask"),
-        _op("v_mul_lo_u32", _ufunc(np.multiply), "u32", "u32 u32"),
-        _op("v_mul_hi_u32", v_mul_hi_u32, "u32", "u32 u32"),
-        _op("v_mul_hi_i32", v_mul_hi_i32, "i32", "i32 i32"),
-        _op("v_mul_u32_u24", v_mul_u32_u24, "u32", "u32 u32"),
-        _op("v_mul_i32_i24", v_mul_i32_i24, "i32", "i32 i32"),
-        _op("v_mad_u32_u24", v_mad_u32_u24, "u32", "u32 u32 u32"),
-        _op("v_mad_i32_i24", v_mad_i32_i24, "i32", "i32 i32 i32"),
-        _op("v_mad_u64_u32", v_mad_u64_u32, "b64 mask", "u32 u32 b64"),
-        _op("v_mad_i64_i32", v_mad_i64_i32, "b64 mask", "i32 i32 b64"),
-        _op("v_lshl_add_u64", v_lshl_add_u64, "b64", "b64 u32 b64"),
-        _op("v_add3_u32", v_add3_u32, "u32", "u32 u32 u32", **_SUM),
-        _op("v_lshl_add_u32", v_lshl_add_u32, "u32", "u32 u32 u32"),
-        _op("v_add_lshl_u32", v_add_lshl_u32, "u32", "u32 u32 u32"),
-        _op("v_lshl_or_b32", v_lshl_or_b32, "u32", "u32 u32 u32", shadow=rules.shift_left_or),
-        _op("v_and_or_b32", v_and_or_b32, "u32", "u32 u32 u32", shadow=rules.and_or),
-        _op("v_or3_b32", v_or3_b32, "u32", "u32 u32 u32", shadow=rules.or_three),
-        _op("v_xad_u32", v_xad_u32, "u32", "u32 u32 u32", **_SUM),
-        _op("v_bfi_b32", v_bfi_b32, "u32", "u32 u32 u32"),
-        _op("v_bfe_u32", v_bfe_u32, "u32", "u32 u32 u32", shadow=rules.bit_field),
-        _op("v_bfe_i32", v_bfe_i32, "i32", "u32 u32 u32", shadow=rules.bit_field),
-        _op("v_bfm_b32", v_bfm_b32, "u32", "u32 u32"),
-        _op("v_alignbit_b32", v_alignbit_b32, "u32", "u32 u32 u32"),
-        _op("v_alignbyte_b32", v_alignbyte_b32, "u32", "u32 u32 u32"),
-        _op("v_perm_b32", v_perm_b32, "u32", "u32 u32 u32", shadow=rules.byte_permute),
-        _op("v_min3_u32", _extreme3(np.minimum, False), "u32", "u32 u32 u32"),
-        _op("v_max3_u32", _extreme3(np.maximum, False), "u32", "u32 u32 u32"),
-        _op("v_min3_i32", _extreme3(np.minimum, True), "i32", "i32 i32 i32"),
-        _op("v_max3_i32", _extreme3(np.maximum, True), "i32", "i32 i32 i32"),
-        _op("v_med3_i32", _median3(True), "i32", "i32 i32 i32"),
-        _op("v_med3_u32", _median3(False), "u32", "u32 u32 u32"),
-        _op("v_cndmask_b32", v_cndmask_b32, "u32", "u32 u32 mask"),
-        _op("v_bcnt_u32_b32", v_bcnt_u32_b32, "u32", "u32 u32"),
-        _op("v_ffbh_u32", v_ffbh_u32, "i32", "u32"),
-        _op("v_ffbl_b32", v_ffbl_b32, "i32", "u32"),
+        vector_op("v_nop", v_nop, "", ""),
+        vector_op("v_mov_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
+        vector_op("v_accvgpr_read_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
+        vector_op("v_accvgpr_write_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
+        vector_op("v_accvgpr_mov_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
+        vector_op("v_not_b32", v_not_b32, "u32", "u32", shadow=rules.bitwise_copy),
+        vector_op("v_bfrev_b32", v_bfrev_b32, "u32", "u32"),
+        vector_op("v_and_b32", _ufunc(np.bitwise_and), "u32", "u32 u32", shadow=rules.bitwise_and),
+        vector_op("v_or_b32", _ufunc(np.bitwise_or), "u32", "u32 u32", shadow=rules.bitwise_or),
+        vector_op("v_xor_b32", _ufunc(np.bitwise_xor), "u32", "u32 u32", shadow=rules.bitwise_xor),
+        vector_op("v_xnor_b32", v_xnor_b32, "u32", "u32 u32", shadow=rules.bitwise_xor),
+        vector_op("v_add_u32", _ufunc(np.add), "u32", "u32 u32", **_SUM),
+        vector_op("v_sub_u32", _ufunc(np.subtract), "u32", "u32 u32", **_SUM),
+        vector_op("v_subrev_u32", v_subrev_u32, "u32", "u32 u32", **_SUM),
+        vector_op("v_add_i32", _ufunc(np.add), "u32", "u32 u32", **_SUM),
+        vector_op("v_sub_i32", _ufunc(np.subtract), "u32", "u32 u32", **_SUM),
+        vector_op("v_lshlrev_b32", v_lshlrev_b32, "u32", "u32 u32", shadow=rules.shift_left_reversed),
+        vector_op("v_lshrrev_b32", v_lshrrev_b32, "u32", "u32 u32", shadow=rules.shift_right_reversed),
+        vector_op("v_ashrrev_i32", v_ashrrev_i32, "i32", "u32 i32"),
+        vector_op("v_lshlrev_b64", _shift64(np.left_shift), "b64", "u32 b64"),
+        vector_op("v_lshrrev_b64", _shift64(np.right_shift), "b64", "u32 b64"),
+        vector_op("v_ashrrev_i64", _shift64(np.right_shift, True), "b64", "u32 b64"),
+        vector_op("v_min_u32", _ufunc(np.minimum), "u32", "u32 u32"),
+        vector_op("v_max_u32", _ufunc(np.maximum), "u32", "u32 u32"),
+        vector_op("v_min_i32", _ufunc_signed(np.minimum), "i32", "i32 i32"),
+        vector_op("v_max_i32", _ufunc_signed(np.maximum), "i32", "i32 i32"),
+        vector_op("v_mul_lo_u32", _ufunc(np.multiply), "u32", "u32 u32"),
+        vector_op("v_add3_u32", v_add3_u32, "u32", "u32 u32 u32", **_SUM),
+        vector_op("v_lshl_add_u32", v_lshl_add_u32, "u32", "u32 u32 u32"),
+        vector_op("v_add_lshl_u32", v_add_lshl_u32, "u32", "u32 u32 u32"),
+        vector_op("v_lshl_or_b32", v_lshl_or_b32, "u32", "u32 u32 u32", shadow=rules.shift_left_or),
+        vector_op("v_and_or_b32", v_and_or_b32, "u32", "u32 u32 u32", shadow=rules.and_or),
+        vector_op("v_or3_b32", v_or3_b32, "u32", "u32 u32 u32", shadow=rules.or_three),
+        vector_op("v_xad_u32", v_xad_u32, "u32", "u32 u32 u32", **_SUM),
+        vector_op("v_bfi_b32", v_bfi_b32, "u32", "u32 u32 u32"),
+        vector_op("v_bfe_u32", v_bfe_u32, "u32", "u32 u32 u32", shadow=rules.bit_field),
+        vector_op("v_bfe_i32", v_bfe_i32, "i32", "u32 u32 u32", shadow=rules.bit_field),
+        vector_op("v_bfm_b32", v_bfm_b32, "u32", "u32 u32"),
+        vector_op("v_alignbit_b32", v_alignbit_b32, "u32", "u32 u32 u32"),
+        vector_op("v_alignbyte_b32", v_alignbyte_b32, "u32", "u32 u32 u32"),
+        vector_op("v_perm_b32", v_perm_b32, "u32", "u32 u32 u32", shadow=rules.byte_permute),
+        vector_op("v_cndmask_b32", v_cndmask_b32, "u32", "u32 u32 mask"),
+        vector_op("v_bcnt_u32_b32", v_bcnt_u32_b32, "u32", "u32 u32"),
+        vector_op("v_ffbh_u32", v_ffbh_u32, "i32", "u32"),
+        vector_op("v_ffbl_b32", v_ffbl_b32, "i32", "u32"),
     ]
 )

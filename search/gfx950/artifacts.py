@@ -40,6 +40,7 @@ class ArtifactCache:
         options: Mapping[str, object],
         *,
         divisible_by_16: Collection[str] = (),
+        large_pointers: Collection[str] = (),
         arch: str = ARCH,
         log: Path | None = None,
     ) -> CompiledKernel:
@@ -49,13 +50,12 @@ class ArtifactCache:
             CompileError: The compiler rejects the kernel, now or when it was first asked.
             OSError: The folder cannot be written.
         """
-        key = artifact_key(fn, signature, constexprs, options, divisible_by_16=divisible_by_16, arch=arch)
+        traits = {"divisible_by_16": divisible_by_16, "large_pointers": large_pointers}
+        key = artifact_key(fn, signature, constexprs, options, arch=arch, **traits)
         known = self.load(key)
         if known is None:
             try:
-                known = compile_kernel(
-                    fn, signature, constexprs, options, divisible_by_16=divisible_by_16, arch=arch, log=log
-                )
+                known = compile_kernel(fn, signature, constexprs, options, arch=arch, log=log, **traits)
             except CompileError as error:
                 known = error
             self.store(key, known)

@@ -68,6 +68,7 @@ def artifact_key(
     options: Mapping[str, object],
     *,
     divisible_by_16: Collection[str] = (),
+    large_pointers: Collection[str] = (),
     arch: str = ARCH,
 ) -> str:
     """SHA-256, in hex, of everything that decides the machine code of a compilation.
@@ -81,6 +82,7 @@ def artifact_key(
         constexprs: Compile-time arguments.
         options: Launch options.
         divisible_by_16: Integer arguments known to be multiples of 16.
+        large_pointers: Pointers to tensors of 2 GB or more.
         arch: Architecture.
     """
     _check_kernel(fn)
@@ -88,6 +90,7 @@ def artifact_key(
         fn.cache_key,
         *(sorted(mapping.items()) for mapping in (signature, constexprs, options)),
         sorted(divisible_by_16),
+        sorted(large_pointers),
         triton.__version__,
         arch,
         sorted(get_cache_invalidating_env_vars().items()),
@@ -102,13 +105,14 @@ def compile_kernel(
     options: Mapping[str, object],
     *,
     divisible_by_16: Collection[str] = (),
+    large_pointers: Collection[str] = (),
     arch: str = ARCH,
     log: Path | None = None,
 ) -> CompiledKernel:
     """Compile ``fn`` for gfx950. Neither a GPU nor a driver is used, and Triton's own disk cache is bypassed.
 
-    Pointers are taken as 16-byte aligned and below 2 GB, as the AMD runtime does for such tensors: their
-    loads become ``buffer_load``.
+    Pointers are taken as 16-byte aligned and, but for ``large_pointers``, to point to less than 2 GB, as the
+    AMD runtime does for such tensors: their loads become ``buffer_load``.
 
     Args:
         fn: The ``triton.jit`` function.
@@ -116,6 +120,7 @@ def compile_kernel(
         constexprs: Value of each compile-time argument by name.
         options: Launch options, see :func:`valid_options`.
         divisible_by_16: Names of integer arguments known to be multiples of 16.
+        large_pointers: Names of pointers to tensors of 2 GB or more.
         arch: Architecture.
         log: File for what the compiler writes on its error stream; it outlives a compiler that aborts.
 
@@ -126,7 +131,7 @@ def compile_kernel(
     """
     _check_kernel(fn)
     _check_options(options)
-    source = _source(fn, signature, constexprs, divisible_by_16)
+    source = _source(fn, signature, constexprs, divisible_by_16, large_pointers)
     # FP fusion is what Triton up to 3.9 does by default; 3.9 warns when it is left open.
     chosen = {"enable_fp_fusion": True, **options}
     start = time.perf_counter()
@@ -170,20 +175,25 @@ def _check_options(options: Mapping[str, object]) -> None:
 
 
 def _source(
-    fn: Any, signature: Mapping[str, str], constexprs: Mapping[str, object], divisible_by_16: Collection[str]
+    fn: Any,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, object],
+    divisible_by_16: Collection[str],
+    large_pointers: Collection[str],
 ) -> ASTSource:
     names: list[str] = list(fn.arg_names)
-    unknown = sorted((set(signature) | set(constexprs) | set(divisible_by_16)) - set(names))
+    mentioned = {*signature, *constexprs, *divisible_by_16, *large_pointers}
+    unknown = sorted(mentioned - set(names))
     missing = [name for name in names if name not in signature and name not in constexprs]
     if unknown or missing:
         raise ValueError(f"{fn.__name__}: no argument {unknown}, no type or value for {missing}")
     types = {name: "constexpr" if name in constexprs else signature[name] for name in names}
     attributes: dict[tuple[int, ...], list[list[str | int]]] = {}
     for index, name in enumerate(names):
-        if types[name].startswith("*"):
-            attributes[(index,)] = [["tt.divisibility", 16], ["tt.pointer_range", 32]]
-        elif name in divisible_by_16:
+        if types[name].startswith("*") or name in divisible_by_16:
             attributes[(index,)] = [["tt.divisibility", 16]]
+        if types[name].startswith("*") and name not in large_pointers:
+            attributes[(index,)].append(["tt.pointer_range", 32])
     return ASTSource(fn, types, dict(constexprs), attributes)
 
 

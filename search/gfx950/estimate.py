@@ -14,26 +14,22 @@ import numpy as np
 
 from kernels.families import CAST_BLOCK, ZERO_BLOCK
 from kernels.problem import GemmShape
+from search.gfx950.instruction_mix import VALU_CLKS
 from search.gfx950.machine import Machine, Number
+from search.gfx950.tile_work import (
+    LANES,
+    MFMA_CLKS,
+    PROLOGUE_VALU,
+    ROW_BYTES,
+    SPILL_CLKS,
+    STORE_VALU,
+    TileWork,
+    cdiv,
+    quantize_valu,
+)
 from search.gfx950.timing_model import CallWork
 
-ROW_BYTES = 17 / 32  # of MXFP4: half a byte a value and one scale byte a block of 32
-LANES = 64
-# Vector instructions for each value of A that a lane quantises, and for everything else in a step.
-HARDWARE_VALU = 7.3
-SOFTWARE_VALU = 20.5
-STEP_VALU = 30.0
-PROLOGUE_VALU = 130.0
-VALU_CLKS = 4.0
-BASE_VGPRS = 40.0
-SCALE_LDS_CLKS = 60.0  # of a step: scales cross the LDS as single bytes
 HAND_WRITTEN_STAGES = 4  # loads far enough ahead that only the fitted step floor remains
-
-
-def _cdiv(value: Number, divisor: Number) -> Number:
-    """Quotient rounded up."""
-    quotient: Number = np.ceil(np.asarray(value) / divisor)
-    return quotient
 
 
 def estimate_gemm_work(
@@ -47,6 +43,7 @@ def estimate_gemm_work(
     split_k: Number = 1,
     num_warps: Number = 4,
     num_stages: Number = 2,
+    matrix_instr_nonkdim: Number = 16,
     quantizer: Any = None,
     atomic: bool = False,
     machine: Machine,
@@ -63,24 +60,27 @@ def estimate_gemm_work(
         split_k: Workgroups that share a tile.
         num_warps: Waves of a workgroup.
         num_stages: Pipelining depth.
+        matrix_instr_nonkdim: Rows of the MFMA instruction: 16 or 32; 0 counts as 16.
         quantizer: ``hardware`` or ``software`` (or a column of these) where A is bf16 and quantised in the loop;
             None where A is packed.
         atomic: The splits add to one fp32 output; else each stores a slice.
         machine: Decides how many workgroups fit.
     """
-    steps = _cdiv(_cdiv(K, BLOCK_K), split_k)
-    rows = np.minimum(BLOCK_M, M)
-    a_bytes = rows * BLOCK_K * (ROW_BYTES if quantizer is None else 2)
+    steps = cdiv(cdiv(K, BLOCK_K), split_k)
+    unrolled = np.maximum(steps, np.asarray(num_stages) - 1)  # peeled steps run whether or not they have data
+    a_bytes = np.minimum(BLOCK_M, M) * BLOCK_K * (ROW_BYTES if quantizer is None else 2)
     out_bytes = np.where(np.asarray(split_k) > 1, 4.0, 2.0) * M * N * split_k
-    wave = _wave_work(BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages, quantizer)
+    tile = TileWork(BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages, matrix_instr_nonkdim, quantizer)
+    resident = machine.resident_workgroups(tile.vgprs, tile.lds_bytes, num_warps)
     return CallWork(
-        workgroups=_cdiv(M, BLOCK_M) * _cdiv(N, BLOCK_N) * split_k,
+        workgroups=cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N) * split_k,
         waves=num_warps,
-        resident=np.maximum(1, machine.resident_workgroups(wave["vgprs"], wave["lds_bytes"], num_warps)),
-        mfma=steps * wave["mfma"],
-        mfma_clks=steps * wave["mfma"] * 16,
-        valu_clks=VALU_CLKS * (PROLOGUE_VALU + steps * wave["valu"]),
-        lds_clks=steps * wave["lds_clks"],
+        resident=np.maximum(1, resident),
+        mfma=steps * tile.mfma,
+        mfma_clks=steps * tile.mfma * MFMA_CLKS,
+        valu_clks=VALU_CLKS * (PROLOGUE_VALU + STORE_VALU * tile.accumulators + unrolled * tile.valu),
+        lds_clks=unrolled * tile.lds_clks,
+        vmem_clks=unrolled * SPILL_CLKS * np.maximum(0, tile.vgprs - tile.vgpr_limit(machine)),
         barriers=steps * (2 if quantizer is None else 4),
         steps=steps,
         stages=num_stages,
@@ -91,49 +91,16 @@ def estimate_gemm_work(
     )
 
 
-def _wave_work(
-    BLOCK_M: Number, BLOCK_N: Number, BLOCK_K: Number, num_warps: Number, num_stages: Number, quantizer: Any
-) -> dict[str, Number]:
-    """Registers and LDS of a workgroup, and what one wave does in one step.
-
-    A wave's part of the tile is at least 32 columns and 32 rows (16 if there are no more); where that leaves fewer
-    parts than waves, waves repeat each other's work.
-    """
-    m_part = np.clip(BLOCK_M, 16, 32)
-    parts = np.maximum(1, BLOCK_M / m_part) * np.maximum(1, BLOCK_N / 32)
-    per_wave = _cdiv(parts, num_warps)
-    values = np.asarray(BLOCK_M) * BLOCK_K / (LANES * num_warps)  # of A, a lane
-    side_m = m_part * np.maximum(1, np.sqrt(per_wave))
-    side_n = 32 * per_wave * m_part / side_m
-    operand_bytes = (side_m + side_n) * BLOCK_K / 2  # read from LDS by a wave
-    buffered = (BLOCK_N + (BLOCK_M if quantizer is None else 0)) * BLOCK_K * ROW_BYTES
-    held = np.maximum(BLOCK_M, 16) * BLOCK_N / (LANES * num_warps) + operand_bytes / (4 * LANES)
-    return {
-        "mfma": per_wave * (m_part / 16) * 2 * BLOCK_K / 128,
-        "valu": STEP_VALU + _quantize_valu(quantizer) * values,
-        "lds_clks": (operand_bytes + buffered / num_warps) / LANES + SCALE_LDS_CLKS,
-        "vgprs": BASE_VGPRS + held + (0.0 if quantizer is None else 1.5 * values),
-        "lds_bytes": np.where(np.asarray(num_stages) > 1, num_stages * buffered, buffered / 2),
-    }
-
-
-def _quantize_valu(quantizer: Any) -> Number:
-    """Vector instructions for each value that a lane quantises; 0 where it quantises none."""
-    if quantizer is None:
-        return 0.0
-    return np.where(np.asarray(quantizer) == "hardware", HARDWARE_VALU, SOFTWARE_VALU)
-
-
 def estimate_code_object_work(tile_m: Number, tile_n: Number, M: Number, N: Number, K: Number) -> CallWork:
     """Work of AITER's hand-written GEMM with packed operands: one workgroup of 4 waves a compute unit.
 
     Everything that such a kernel overlaps by hand is inside the fitted efficiency, so only the matrix cores, the
     operands and memory count.
     """
-    steps = _cdiv(K, 256)
+    steps = cdiv(K, 256)
     mfma = steps * tile_m * tile_n / 512  # of a wave: 16x16x128 in each of 4 waves
     return CallWork(
-        workgroups=_cdiv(M, tile_m) * _cdiv(N, tile_n),
+        workgroups=cdiv(M, tile_m) * cdiv(N, tile_n),
         waves=4,
         mfma=mfma,
         mfma_clks=16 * mfma,
@@ -150,12 +117,12 @@ def estimate_quantize_work(
 ) -> CallWork:
     """Work of the kernel that quantises A [M, K] of bf16 to packed codes and scales."""
     values = np.asarray(BLOCK_M) * BLOCK_K / (LANES * num_warps)  # a lane
-    workgroups = _cdiv(M, BLOCK_M) * _cdiv(K, BLOCK_K)
+    workgroups = cdiv(M, BLOCK_M) * cdiv(K, BLOCK_K)
     return CallWork(
         workgroups=workgroups,
         waves=num_warps,
         resident=4,
-        valu_clks=VALU_CLKS * (PROLOGUE_VALU + _quantize_valu(quantizer) * values),
+        valu_clks=VALU_CLKS * (PROLOGUE_VALU + quantize_valu(quantizer) * values),
         barriers=7,
         feed_bytes=2.0 * M * K / workgroups,
         read_bytes=2.0 * M * K,
@@ -168,7 +135,7 @@ def estimate_reduce_work(
 ) -> CallWork:
     """Work of the kernel that sums fp32 slices [slices, M, N] and rounds to bf16."""
     values = np.asarray(BLOCK_M) * BLOCK_N / (LANES * num_warps)  # a lane
-    workgroups = _cdiv(M, BLOCK_M) * _cdiv(N, BLOCK_N)
+    workgroups = cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N)
     return CallWork(
         workgroups=workgroups,
         waves=num_warps,
@@ -183,7 +150,7 @@ def estimate_reduce_work(
 
 def estimate_zero_work(M: int, N: int, *, block: int = 2048) -> CallWork:
     """Work of the kernel that clears an fp32 accumulator [M, N]."""
-    return CallWork(workgroups=_cdiv(M * N, block), waves=4, resident=8, steps=0, written_bytes=4.0 * M * N)
+    return CallWork(workgroups=cdiv(M * N, block), waves=4, resident=8, steps=0, written_bytes=4.0 * M * N)
 
 
 def _fused(c: Mapping[str, Any], shape: GemmShape, machine: Machine) -> tuple[CallWork, ...]:
@@ -220,6 +187,7 @@ def _gemm(c: Mapping[str, Any], shape: GemmShape, machine: Machine, **changes: A
         K=shape.K,
         num_warps=c["num_warps"],
         num_stages=c["num_stages"],
+        matrix_instr_nonkdim=c["matrix_instr_nonkdim"],
         machine=machine,
         **changes,
     )

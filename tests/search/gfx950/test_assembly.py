@@ -100,9 +100,13 @@ def test_peeled_steps_shorten_the_loop() -> None:
     assert analysis.executed(k_steps=7, steps_per_trip=2).mfma_scaled == 7
 
 
-def test_a_loop_never_runs_a_negative_number_of_times() -> None:
+def test_only_the_mfma_of_a_peeled_step_are_skipped_where_there_is_no_such_step() -> None:
     analysis = analyze(PIPELINED)
-    assert analysis.executed(k_steps=0) == analysis.prologue + analysis.epilogue
+    once = analysis.prologue + analysis.epilogue
+    assert analysis.executed(k_steps=1) == once
+    none = analysis.executed(k_steps=0)
+    assert (none.mfma_scaled, none.mfma_16x16x128, none.mfma_clks) == (0, 0, 0)
+    assert (none.valu, none.global_load, none.global_store) == (once.valu, once.global_load, once.global_store)
 
 
 def test_code_without_a_matrix_loop_counts_once() -> None:

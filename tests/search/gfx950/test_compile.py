@@ -17,9 +17,7 @@ from search.gfx950.compile import artifact_key, compile_kernel, diagnostic_line,
 
 
 @triton.jit
-def scaled_dot(
-    a_ptr, a_scale_ptr, b_ptr, b_scale_ptr, c_ptr, stride, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr
-):
+def scaled_dot(a_ptr, a_scale_ptr, b_ptr, b_scale_ptr, c_ptr, stride, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr):
     """C [BLOCK, BLOCK] of fp32 = A [BLOCK, BLOCK_K] @ B [BLOCK_K, BLOCK], both MXFP4."""
     rows = tl.arange(0, BLOCK)
     columns = tl.arange(0, BLOCK_K // 2)
@@ -74,6 +72,19 @@ def test_a_scaled_dot_becomes_scaled_mfma_with_buffer_loads() -> None:
     assert ".loc" not in built.assembly
 
 
+def test_a_large_tensor_is_not_addressed_through_a_buffer_resource() -> None:
+    built = compile_kernel(
+        scaled_dot,
+        TYPES,
+        {"BLOCK": 32, "BLOCK_K": 256},
+        {"num_warps": 2, "num_stages": 1},
+        divisible_by_16=["stride"],
+        large_pointers=["a_ptr", "b_ptr"],
+    )
+    assert "global_load_dwordx4" in built.assembly
+    assert "buffer_load_dwordx4" not in built.assembly
+
+
 def test_compiles_without_the_active_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton.runtime.driver, "_active", NoDriver())
     assert compile_kernel(copy, COPY_TYPES, {"BLOCK": 64}, {}).name == "copy"
@@ -106,9 +117,7 @@ def test_the_log_keeps_what_the_compiler_wrote_when_the_process_dies(tmp_path: P
         f"compile.compile_kernel(copy, {COPY_TYPES!r}, {{'BLOCK': 64}}, {{}}, log=log)\n"
     )
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    run = subprocess.run(
-        [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}, capture_output=True
-    )
+    run = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}, capture_output=True)
     assert run.returncode < 0
     assert run.stderr == b""
     assert diagnostic_line(log.read_text()) == "LLVM ERROR: out of patience"
@@ -167,6 +176,7 @@ def test_the_key_covers_everything_that_decides_the_code(monkeypatch: pytest.Mon
         key(constexprs={"BLOCK": 128}),
         key(options={"num_warps": 8}),
         key(divisible_by_16=["n"]),
+        key(large_pointers=["x_ptr"]),
         key(arch="gfx942"),
     ]
     monkeypatch.setattr(triton, "__version__", "9.9.9")
@@ -179,6 +189,4 @@ def test_the_key_covers_everything_that_decides_the_code(monkeypatch: pytest.Mon
 
 def test_the_key_ignores_the_order_of_names() -> None:
     signature = dict(reversed(COPY_TYPES.items()))
-    assert artifact_key(copy, signature, {"BLOCK": 64}, {}) == artifact_key(
-        copy, COPY_TYPES, {"BLOCK": 64}, {}
-    )
+    assert artifact_key(copy, signature, {"BLOCK": 64}, {}) == artifact_key(copy, COPY_TYPES, {"BLOCK": 64}, {})

@@ -168,9 +168,7 @@ def _conditions(space: SearchSpace, shape: GemmShape, device: DeviceKey) -> list
     def holds(expression: Any, values: Mapping[str, Any]) -> Any:
         return expression.evaluate({**constants, **values})
 
-    written = [
-        _Condition(e.text, e.where, e.names - constants.keys(), partial(holds, e)) for e in space.constraints
-    ]
+    written = [_Condition(e.text, e.where, e.names - constants.keys(), partial(holds, e)) for e in space.constraints]
     default = space.config_type()
     return written + [_rule_condition(rule, default, shape, device) for rule in space.config_type.RULES]
 

@@ -153,9 +153,7 @@ def _choice(node: YamlNode, config_type: type[TileConfig], name: str) -> Choice:
     return value if abs(value) < 1 << 31 else node.fail(f"{value} is too large; use numbers below 2**31")
 
 
-def _default(
-    node: YamlNode, config_type: type[TileConfig], parameters: Mapping[str, tuple[Choice, ...]]
-) -> TileConfig:
+def _default(node: YamlNode, config_type: type[TileConfig], parameters: Mapping[str, tuple[Choice, ...]]) -> TileConfig:
     known = [f.name for f in fields(config_type)]
     given = {name: _choice(child, config_type, name) for name, child in node.mapping((), known).items()}
     config = config_type(**cast(dict[str, Any], given))

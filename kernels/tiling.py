@@ -22,6 +22,10 @@ class Coverage(Protocol):
         """Every workgroup that contributes to these rows and columns of C, in launch order."""
         ...
 
+    def extent(self, rows: range, columns: range) -> tuple[range, range]:
+        """Rows and columns of C that these workgroups touch, which earlier launches must have made."""
+        ...
+
 
 @dataclass(frozen=True)
 class TileCoverage:
@@ -82,6 +86,10 @@ class TileCoverage:
         x = self.num_m * self.num_n
         return tuple((int(i) % x, int(i) // x, 0) for i in np.flatnonzero(wanted))
 
+    def extent(self, rows: range, columns: range) -> tuple[range, range]:
+        """The region grown to whole tiles."""
+        return _grown(rows, self.BLOCK_M, self.M), _grown(columns, self.BLOCK_N, self.N)
+
 
 @dataclass(frozen=True)
 class RowCoverage:
@@ -103,6 +111,10 @@ class RowCoverage:
         first, last = rows.start // self.BLOCK_M, (rows.stop - 1) // self.BLOCK_M
         return tuple((index, 0, 0) for index in range(first * num_k, (last + 1) * num_k))
 
+    def extent(self, rows: range, columns: range) -> tuple[range, range]:
+        """The region itself: these workgroups read A only."""
+        return rows, columns
+
 
 @dataclass(frozen=True)
 class FlatCoverage:
@@ -123,3 +135,11 @@ class FlatCoverage:
             first, last = row * self.N + columns.start, row * self.N + columns.stop - 1
             found.update(range(first // self.block, last // self.block + 1))
         return tuple((index, 0, 0) for index in sorted(found))
+
+    def extent(self, rows: range, columns: range) -> tuple[range, range]:
+        """The region itself: these workgroups read nothing."""
+        return rows, columns
+
+
+def _grown(span: range, block: int, extent: int) -> range:
+    return range(span.start // block * block, min(-(-span.stop // block) * block, extent))

@@ -1,0 +1,99 @@
+"""Random operands of one shape for the simulator, filled in only where somebody reads them.
+
+The arrays have the real extents, so that every stride and range check is the real one, but a large weight costs
+only the rows that the chosen tiles read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kernels.formats import Mxfp4Tensor, quantize
+from kernels.layouts import padded_scale_shape, shuffle_scales, unshuffle_weight
+from kernels.problem import BLOCK, GemmShape
+
+Array = npt.NDArray[Any]
+ROWS = 32  # a block of rows: a row group of the shuffled scales, two of the shuffled weight
+# Scales differ, so that one from a wrong block shows, but little: products of codes are multiples of 2**-2, and with
+# about 10 bits of range in the scales the sums of 10**4 products stay within the 24 bits of fp32, exact in any order.
+SCALE_BYTES = (125, 129)
+MAGNITUDES = (-2, 2)  # exponents of the blocks of A
+POISON = 0xFF  # E8M0 NaN
+
+
+@dataclass
+class GateInputs:
+    """Operands of ``shape`` as the kernels see them.
+
+    Args:
+        shape: Problem.
+        seed: Of the random values.
+        a: [M, K] bf16 as uint16.
+        b: [N, K // 2] shuffled codes.
+        b_scale: [pad256(N), pad8(K // 32)] shuffled scales; pads hold 0xFF.
+    """
+
+    shape: GemmShape
+    seed: int
+    a: Array = field(init=False)
+    b: Array = field(init=False)
+    b_scale: Array = field(init=False)
+    _a_done: set[int] = field(default_factory=set)
+    _b_done: set[int] = field(default_factory=set)
+    _scales: dict[int, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Reserve the arrays."""
+        M, N, K = self.shape.M, self.shape.N, self.shape.K
+        self.a = np.zeros((M, K), np.uint16)
+        self.b = np.zeros((N, K // 2), np.uint8)
+        self.b_scale = np.zeros(padded_scale_shape(N, K // BLOCK), np.uint8)
+
+    def fill(self, rows: range, columns: range) -> None:
+        """Make the operands of these rows and columns of C real; scale rows up to the tile's padding too."""
+        for block in range(rows.start // ROWS, -(-rows.stop // ROWS)):
+            if block not in self._a_done:
+                self._fill_a(block)
+        for block in range(columns.start // ROWS, min(-(-columns.stop // ROWS), len(self.b_scale) // ROWS)):
+            if block not in self._b_done:
+                self._fill_b(block)
+
+    def _fill_a(self, block: int) -> None:
+        self._a_done.add(block)
+        part = self.a[block * ROWS : (block + 1) * ROWS]
+        random = np.random.default_rng((self.seed, 0, block))
+        low, high = MAGNITUDES
+        magnitude = np.exp2(random.integers(low, high + 1, (len(part), self.shape.K // BLOCK)))
+        values = random.standard_normal(part.shape) * np.repeat(magnitude, BLOCK, axis=1)
+        part[...] = torch.from_numpy(values).to(torch.bfloat16).view(torch.uint16).numpy()
+
+    def _fill_b(self, block: int) -> None:
+        self._b_done.add(block)
+        random = np.random.default_rng((self.seed, 1, block))
+        part = self.b[block * ROWS : (block + 1) * ROWS]
+        part[...] = random.integers(0, 256, part.shape, np.uint8)
+        natural = np.full((ROWS, self.b_scale.shape[1]), POISON, np.uint8)
+        natural[: len(part), : self.shape.K // BLOCK] = random.integers(
+            SCALE_BYTES[0], SCALE_BYTES[1] + 1, (len(part), self.shape.K // BLOCK), np.uint8
+        )
+        self._scales[block] = natural
+        padded = np.zeros((256, natural.shape[1]), np.uint8)
+        padded[:ROWS] = natural
+        shuffled = shuffle_scales(torch.from_numpy(padded))[:ROWS].numpy()
+        self.b_scale[block * ROWS : (block + 1) * ROWS] = shuffled
+
+    def reference(self, rows: range, columns: range) -> torch.Tensor:
+        """C [rows, columns] in float64; the region must have been filled."""
+        a = torch.from_numpy(self.a[rows.start : rows.stop]).view(torch.bfloat16)
+        first, last = columns.start // ROWS, -(-columns.stop // ROWS)
+        codes = unshuffle_weight(torch.from_numpy(self.b[first * ROWS : last * ROWS]))
+        groups = self.shape.K // BLOCK
+        scales = np.concatenate([self._scales[block] for block in range(first, last)])[: len(codes), :groups]
+        weight = Mxfp4Tensor(codes, torch.from_numpy(np.ascontiguousarray(scales))).dequantize(torch.float64)
+        product = quantize(a).dequantize(torch.float64) @ weight.T
+        return product[:, columns.start - first * ROWS : columns.stop - first * ROWS]

@@ -69,7 +69,8 @@ def _values(operand: Any, scale: Any) -> npt.NDArray[np.float64]:
     """Values [R, K] of a scaled operand, or of plain bf16, which the interpreter keeps as its bits."""
     if scale is not None:
         return _unscale(operand.data, scale.data)
-    return (operand.data.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    bits: npt.NDArray[np.uint32] = operand.data.astype(np.uint32) << 16
+    return np.asarray(bits.view(np.float32), dtype=np.float64)
 
 
 def _create_dot_scaled(

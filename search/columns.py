@@ -40,6 +40,9 @@ VERDICT: Mapping[str, str] = _group(TEXT, "outcome reason evidence")
 TIMES: Mapping[str, str] = {
     **_group(NUMBER, "time_us time_lo_us time_hi_us"),  # measured: median and its interval
     **_group(INTEGER, "samples"),
+    **_group(NUMBER, "host_launch_us"),  # what the host spends on a launch outside of a graph; no part of time_us
+    **_group(INTEGER, "rotated_bytes"),  # that cold launches go round; 0 if warm
+    **_group(NUMBER, "baseline_us"),  # the family default on the same GPU, the last time it was run
     **_group(NUMBER, "predicted_us"),
     **_group(TEXT, "model bound"),  # the timing model's version; its largest term
     **_group(NUMBER, "roofline_us"),  # the least time that FLOPs and bytes allow
@@ -69,6 +72,9 @@ ORIGIN: Mapping[str, str] = {
     **_group(INTEGER, "gpu_index"),
     **_group(TEXT, "source_hash started"),  # started: ISO 8601 with the offset from UTC
     **_group(NUMBER, "duration_s"),
+    **_group(NUMBER, "gpu_s gpu_wait_s"),  # on the GPU's worker; how long that had nothing to do before
+    **_group(TEXT, "driver gpu_notes"),  # gpu_notes: throttling, other processes
+    **_group(INTEGER, "clock_mhz"),  # of the compute units, just after timing
 }
 COLUMNS: Mapping[str, str] = {**IDENTITY, **CONFIG, **VERDICT, **TIMES, **COMPILED, **CHECKED, **ORIGIN}
 

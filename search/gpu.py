@@ -1,0 +1,202 @@
+"""The GPU behind one small interface: load, launch, capture, replay. The only module that touches it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, Protocol
+
+import torch
+from triton.errors import TritonError
+from triton.runtime.errors import OutOfResources
+
+from kernels.device import DeviceKey, local_device
+from kernels.errors import CompileError, IllegalConfigError, KernelError, ResourceLimitError
+from kernels.launch import backend_options, launch
+from kernels.program import KernelCall, Program
+from search.peaks import last_level_cache_bytes
+from search.telemetry import GpuState, driver_version, read_state
+from search.timing import Launch, TimingDevice
+
+REASON_LENGTH = 300  # characters kept of a driver's message
+MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+
+class GpuFaultError(KernelError):
+    """A kernel broke the GPU's context: this process can use it no longer and must end."""
+
+    outcome = "crashed"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What one kernel needs, as the driver reports it once its code is loaded.
+
+    Args:
+        name: Of the kernel.
+        registers: A lane.
+        spills: Registers that live in memory.
+        lds_bytes: Shared memory of a workgroup.
+    """
+
+    name: str
+    registers: int
+    spills: int
+    lds_bytes: int
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a measurement was made on.
+
+    Args:
+        device: Architecture and compute units.
+        device_name: Product name, for display.
+        rocm_or_cuda: Toolkit that torch was built for, and its version.
+        driver: Version of the kernel driver.
+    """
+
+    device: DeviceKey
+    device_name: str
+    rocm_or_cuda: str
+    driver: str | None
+
+
+class Gpu(TimingDevice, Protocol):
+    """One GPU, as the worker sees it; tests give a fake."""
+
+    torch_device: torch.device
+
+    def __hash__(self) -> int: ...
+
+    def origin(self) -> Origin:
+        """What it is."""
+        ...
+
+    def load(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> list[Loaded]:
+        """Compile (or fetch from Triton's cache) and load every kernel of ``program``."""
+        ...
+
+    def launch(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Queue every call of ``program``."""
+        ...
+
+    def state(self) -> GpuState:
+        """Clocks and disturbances."""
+        ...
+
+
+class TorchGpu:
+    """The first GPU that this process sees."""
+
+    def __init__(self) -> None:
+        self.torch_device = torch.device("cuda", 0)
+
+    def origin(self) -> Origin:
+        """What it is."""
+        return _first_gpu()
+
+    def load(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> list[Loaded]:
+        """Compile and load every kernel of ``program``.
+
+        Raises:
+            KernelError: The compiler refuses it, or it needs more than the GPU has.
+        """
+        return [self._load(call, tensors) for call in program.calls]
+
+    def _load(self, call: KernelCall, tensors: Mapping[str, torch.Tensor]) -> Loaded:
+        arguments = {name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()}
+        options = backend_options(call.options, amd=torch.version.hip is not None)
+        try:
+            kernel = call.kernel.warmup(**arguments, **call.constexprs, **options, grid=call.grid)
+            kernel._init_handles()
+        except OutOfResources as error:
+            raise ResourceLimitError(one_line(error)) from error
+        except TritonError as error:
+            raise CompileError(one_line(error)) from error
+        return Loaded(call.name, int(kernel.n_regs), int(kernel.n_spills), int(kernel.metadata.shared))
+
+    def launch(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Queue every call of ``program`` on the current stream."""
+        launch(program, tensors)
+
+    def synchronize(self) -> None:
+        """Wait until everything queued has run; a fault of a kernel shows here."""
+        torch.cuda.synchronize(self.torch_device)
+
+    def cache_bytes(self) -> int:
+        """Size of the last-level cache."""
+        return last_level_cache_bytes(_first_gpu().device, torch.cuda.get_device_properties(0).L2_cache_size)
+
+    def capture(self, launches: Sequence[Launch]) -> Any:
+        """A graph that runs ``launches`` in order; each has run before, so that nothing is loaded in between."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for one in launches:
+                one()
+        return graph
+
+    def replay_us(self, graph: Any, count: int) -> list[float]:
+        """Device time of each of ``count`` replays, behind one that is not timed and hides the submission."""
+        event: Any = partial(torch.cuda.Event, enable_timing=True)
+        events = [(event(), event()) for _ in range(count)]
+        graph.replay()
+        for start, end in events:
+            start.record()
+            graph.replay()
+            end.record()
+        self.synchronize()
+        return [start.elapsed_time(end) * 1e3 for start, end in events]
+
+    def state(self) -> GpuState:
+        """Clocks and disturbances."""
+        return read_state(0)
+
+
+@cache
+def _first_gpu() -> Origin:
+    key = local_device(0)
+    assert key is not None
+    toolkit = f"rocm {torch.version.hip}" if torch.version.hip else f"cuda {torch.version.cuda}"
+    return Origin(key, torch.cuda.get_device_name(0), toolkit, driver_version())
+
+
+def see_only(index: int) -> None:
+    """Hide every GPU but the one with ``index`` among those visible now. To be called before the GPU is used."""
+    for mask in MASKS:
+        listed = [name for name in os.environ.get(mask, "").split(",") if name]
+        os.environ[mask] = listed[index] if index < len(listed) else str(index)
+
+
+def gpu_count() -> int:
+    """How many GPUs torch sees."""
+    return torch.cuda.device_count()
+
+
+def kernel_error(error: RuntimeError, gpu: Gpu) -> KernelError | None:
+    """What ``error`` says of the configuration; None where it is a bug of this program.
+
+    Args:
+        error: Raised by torch, Triton or the driver.
+        gpu: Asked whether it still answers.
+    """
+    text = one_line(error)
+    try:
+        gpu.synchronize()
+    except RuntimeError as fault:
+        return GpuFaultError(one_line(fault))
+    if isinstance(error, torch.OutOfMemoryError) or "out of memory" in text:
+        return ResourceLimitError(text)
+    if "Triton Error" in text:  # the launcher's: an option or a grid that the driver refuses
+        return IllegalConfigError(text)
+    if "PassManager" in text or "ptxas" in text.lower():
+        return CompileError(text)
+    return None
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of an error's text, or its type."""
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:REASON_LENGTH]

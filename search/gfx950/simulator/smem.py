@@ -85,6 +85,6 @@ BINDERS: Mapping[str, Binder] = MappingProxyType(
     {
         f"s_{prefix}load_dword{suffix}": _bind_load(dwords, bool(prefix))
         for prefix in ("", "buffer_")
-        for suffix, dwords in (("", 1), ("x2", 2), ("x3", 3), ("x4", 4), ("x8", 8), ("x16", 16))
+        for suffix, dwords in (("", 1), ("x2", 2), ("x4", 4), ("x8", 8), ("x16", 16))
     }
 )

@@ -321,7 +321,6 @@ OPS = table(
         _op("v_max_f16", _half_binary(larger), "f16", "f16 f16"),
         _op("v_min_f16", _half_binary(smaller), "f16", "f16 f16"),
         _op("v_fma_f16", v_fma_f16, "f16", "f16 f16 f16"),
-        _op("v_fmac_f16", v_fma_f16, "f16", "f16 f16", implicit=("dst",)),
         _op("v_rcp_f16", _half_unary(_reciprocal), "f16", "f16", kind=InstructionClass.TRANSCENDENTAL),
         _op("v_sqrt_f16", _half_unary(np.sqrt), "f16", "f16", kind=InstructionClass.TRANSCENDENTAL),
         _op("v_exp_f16", _half_unary(np.exp2), "f16", "f16", kind=InstructionClass.TRANSCENDENTAL),

@@ -1,0 +1,141 @@
+"""How well the timing model agrees with AITER's own measurements of its gfx950 a4w4 GEMM kernels.
+
+    python benchmarks/model_against_aiter.py TUNED_CSV [--triton-winners CSV]
+
+TUNED_CSV has a row for each tuned shape with the columns cu_num, M, N, K, kernel_family, tile_m, tile_n, splitK, us.
+The rows are the winners of AITER's tuner: nothing is known about the tiles that lost, so the ranks below say how high
+the model places the winner among the tiles, not by how much the other tiles are slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import spearmanr
+
+from search.gfx950.estimate import estimate_code_object_work, estimate_gemm_work, estimate_reduce_work
+from search.gfx950.machine import AITER, Machine
+from search.gfx950.timing_model import MODEL_VERSION, total_us
+
+NO_COLUMN_GUARD = {(256, 256), (192, 256), (224, 256), (128, 512)}  # tiles whose kernels need N % tile_n == 0
+RANGES = ((0, 64), (64, 1024), (1024, 10**9))  # of M
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Model against measurement over some rows: count, relative errors, rank correlation."""
+
+    rows: int
+    median_error: float
+    p90_error: float
+    median_ratio: float
+    spearman: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rows:5d} rows  median |error| {self.median_error:6.1%}  p90 {self.p90_error:6.1%}  "
+            f"median ratio {self.median_ratio:5.3f}  Spearman {self.spearman:.4f}"
+        )
+
+
+def agreement(predicted_us: np.ndarray, measured_us: np.ndarray) -> Agreement:
+    """Agreement of two columns of times [rows]."""
+    ratio = predicted_us / measured_us
+    error = np.abs(ratio - 1)
+    rank = float(spearmanr(predicted_us, measured_us).statistic)
+    return Agreement(len(ratio), float(np.median(error)), float(np.quantile(error, 0.9)), float(np.median(ratio)), rank)
+
+
+def hand_written_rows(path: Path) -> pd.DataFrame:
+    """Rows of the assembly kernels without split-K."""
+    frame = pd.read_csv(path)
+    return frame[(frame.kernel_family == "asm") & (frame.splitK == 0) & (frame.us > 0)].reset_index(drop=True)
+
+
+def predictions(frame: pd.DataFrame, cu_count: int) -> np.ndarray:
+    """Predicted time in microseconds [rows] of the tile that each row names."""
+    columns = (frame[name].to_numpy(np.float64) for name in ("tile_m", "tile_n", "M", "N", "K"))
+    return np.asarray(total_us([estimate_code_object_work(*columns)], Machine(cu_count=cu_count, harness=AITER)))
+
+
+def winner_ranks(frame: pd.DataFrame, cu_count: int) -> np.ndarray:
+    """Place [rows] that the model gives each row's tile among all tiles that may run the shape, 1 being the fastest.
+
+    Tiles that the model cannot tell from the winner count as faster.
+    """
+    tiles = frame[["tile_m", "tile_n"]].drop_duplicates().to_numpy()
+    machine = Machine(cu_count=cu_count, harness=AITER)
+    ranks = []
+    for row in frame.itertuples():
+        legal = np.array([(m, n) for m, n in tiles if (m, n) not in NO_COLUMN_GUARD or row.N % n == 0], np.float64)
+        times = np.asarray(
+            total_us([estimate_code_object_work(legal[:, 0], legal[:, 1], row.M, row.N, row.K)], machine)
+        )
+        own = times[(legal == (row.tile_m, row.tile_n)).all(axis=1)]
+        ranks.append(int((times <= own[0]).sum()) if len(own) else len(legal) + 1)
+    return np.array(ranks)
+
+
+def triton_winner_places(path: Path) -> np.ndarray:
+    """Fraction [rows] of a grid of configurations that the model calls no slower than the published Triton winner.
+
+    The grid holds all combinations of the values that occur in the file. 0.5 would be chance.
+    """
+    frame = pd.read_csv(path).dropna(subset=["N", "K"])
+    frame = frame[(frame.variant == "preshuffled") & frame.M_bucket.str.startswith("M_LEQ_")]
+    knobs = ["BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "num_warps", "num_stages", "NUM_KSPLIT"]
+    axes = np.meshgrid(*(frame[knob].unique() for knob in knobs), indexing="ij")
+    grid = [axis.ravel().astype(np.float64) for axis in axes]
+    places = []
+    for row in frame.to_dict("records"):
+        m, n, k = int(str(row["M_bucket"]).removeprefix("M_LEQ_")), int(row["N"]), int(row["K"])
+        own = np.array([[row[knob]] for knob in knobs], np.float64)
+        times, (winner,) = triton_times(grid, m, n, k), triton_times(list(own), m, n, k)
+        places.append(float((times <= winner).mean()))
+    return np.array(places)
+
+
+def triton_times(knobs: list[np.ndarray], m: int, n: int, k: int) -> np.ndarray:
+    """Predicted time in microseconds [configurations] of a packed Triton GEMM with its reduction."""
+    block_m, block_n, block_k, warps, stages, split_k = knobs
+    machine = Machine(harness=AITER)
+    gemm = estimate_gemm_work(
+        block_m, block_n, block_k, m, n, k, split_k=split_k, num_warps=warps, num_stages=stages, machine=machine
+    )
+    one = np.asarray(total_us([gemm], machine))
+    reduced = np.asarray(total_us([gemm, estimate_reduce_work(16, 64, m, n, slices=split_k)], machine))
+    return np.where(split_k > 1, reduced, one)
+
+
+def main() -> None:
+    """Print the agreement."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tuned", type=Path, help="AITER's tuned a4w4 shapes with times")
+    parser.add_argument("--triton-winners", type=Path, help="AITER's tuned Triton configurations, without times")
+    arguments = parser.parse_args()
+    frame = hand_written_rows(arguments.tuned)
+    cu_count = int(frame.cu_num.iloc[0])
+    frame = frame[frame.cu_num == cu_count]
+    predicted, measured = predictions(frame, cu_count), frame.us.to_numpy()
+    print(f"model {MODEL_VERSION}, harness {AITER.name}, {cu_count} compute units, hand-written kernels")
+    print(f"  all M            {agreement(predicted, measured)}")
+    for low, high in RANGES:
+        rows = frame.M.between(low + 1, high).to_numpy()
+        if rows.sum() > 1:
+            span = f"M {low + 1:4d} to {'max' if high == 10**9 else high:>5}"
+            print(f"  {span}  {agreement(predicted[rows], measured[rows])}")
+    ranks = winner_ranks(frame, cu_count)
+    print(f"the tuner's winner is the model's first tile in {(ranks == 1).mean():.1%}, among its first three in "
+          f"{(ranks <= 3).mean():.1%} of {len(ranks)} shapes (only winners are known)")  # fmt: skip
+    if arguments.triton_winners:
+        places = triton_winner_places(arguments.triton_winners)
+        print(f"Triton winners (no times known): the model calls a median of {np.median(places):.1%} of the grid "
+              f"no slower; {(places < 0.1).mean():.0%} of {len(places)} winners are in its best tenth")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

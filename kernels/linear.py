@@ -1,0 +1,104 @@
+"""MXFP4Linear: a linear layer for inference whose weight is packed MXFP4."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from kernels import ops
+from kernels.dispatch import mxfp4_gemm
+from kernels.formats import Rule
+from kernels.layouts import padded_scale_shape
+from kernels.problem import BLOCK
+from kernels.weights import PackedWeight
+
+
+class MXFP4Linear(nn.Module):
+    """``y = bf16(Q(x) @ weight.T) + bias`` for x [..., in_features] in bfloat16; no gradients.
+
+    The state dict holds ``data`` and ``scale``, the shuffled tensors of :class:`PackedWeight`, and ``bias``. A new
+    layer holds zeros until a state dict is loaded; see also :meth:`from_linear` and :meth:`from_weight`.
+
+    Args:
+        in_features: K, a multiple of 64.
+        out_features: N, a multiple of 64.
+        bias: Whether there is one, [N] bfloat16.
+        device: Where the tensors lie.
+
+    Raises:
+        ValueError: A size is no positive multiple of 64.
+    """
+
+    data: torch.Tensor
+    scale: torch.Tensor
+    bias: torch.Tensor | None
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: torch.device | str | None = None
+    ) -> None:
+        super().__init__()
+        padded = padded_scale_shape(out_features, in_features // BLOCK)
+        data = torch.zeros(out_features, in_features // 2, dtype=torch.uint8, device=device)
+        scale = torch.zeros(padded, dtype=torch.uint8, device=device)
+        zeros = torch.zeros(out_features, dtype=torch.bfloat16, device=device) if bias else None
+        self._adopt(PackedWeight(data, scale, N=out_features, K=in_features), zeros)
+
+    def _adopt(self, weight: PackedWeight, bias: torch.Tensor | None) -> None:
+        self.in_features, self.out_features = weight.K, weight.N
+        self.register_buffer("data", weight.data)
+        self.register_buffer("scale", weight.scale)
+        self.register_buffer("bias", bias)
+        self._weight = weight
+
+    @classmethod
+    def from_weight(cls, weight: PackedWeight, bias: torch.Tensor | None = None) -> MXFP4Linear:
+        """Layer on ``weight``, whose tensors it shares, with ``bias`` [N] rounded to bfloat16.
+
+        For a packed checkpoint: ``from_weight(PackedWeight.from_packed(codes, scales))``.
+
+        Raises:
+            ValueError: ``bias`` has another shape.
+        """
+        if bias is not None and bias.shape != (weight.N,):
+            raise ValueError(f"bias must be [{weight.N}], got {list(bias.shape)}")
+        layer = cls.__new__(cls)
+        nn.Module.__init__(layer)
+        rounded = None if bias is None else bias.detach().to(weight.device, torch.bfloat16)
+        layer._adopt(weight, rounded)
+        return layer
+
+    @classmethod
+    def from_linear(cls, linear: nn.Linear, rule: Rule = "even") -> MXFP4Linear:
+        """Quantise the weight of ``linear``; its bias is rounded to bfloat16.
+
+        Raises:
+            TypeError: The weight is neither bfloat16, float16 nor float32.
+            ValueError: A size is no positive multiple of 64.
+        """
+        return cls.from_weight(PackedWeight.from_dense(linear.weight.detach(), rule), linear.bias)
+
+    @property
+    def weight(self) -> PackedWeight:
+        """The weight as the kernels see it; a new value after the layer moved or its buffers were replaced."""
+        data, scale = self.data, self.scale
+        known = self._weight
+        if known.data is not data or known.scale is not scale:
+            known = self._weight = PackedWeight(data, scale, N=self.out_features, K=self.in_features)
+        return known
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return [..., out_features] in bfloat16.
+
+        Args:
+            x: [..., in_features] bfloat16.
+
+        Raises:
+            ValueError: ``x`` has another shape, dtype or device, or needs a gradient.
+        """
+        compiling = torch.compiler.is_compiling()
+        y: torch.Tensor = ops.gemm(x, self.data, self.scale) if compiling else mxfp4_gemm(x, self.weight)
+        return y if self.bias is None else torch.add(y, self.bias)
+
+    def extra_repr(self) -> str:
+        """Sizes, as ``nn.Linear`` prints them."""
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

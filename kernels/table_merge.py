@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from kernels.table_rows import EVIDENCE, RowKey, TableRow, TunedTable
 
 Action = Literal["added", "replaced", "kept", "dropped"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from kernels.atomic_file import write_atomically
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.problem import GemmShape
-from kernels.tables import Made, MergeReport, TableRow, TunedTable, dump_table, load_table, merge, tables_folder
+from kernels.table_sources import table_path
+from kernels.tables import Made, MergeReport, TableRow, TunedTable, dump_table, load_table, merge
 from search.winners import Winner, shapes_of, winners
 
 FORMATS: Mapping[str, Callable[[TunedTable], str]] = {"yaml": dump_table}
@@ -67,10 +68,10 @@ def export(
 
 
 def default_path(device: DeviceKey) -> Path:
-    """The project's table of ``device``: named by architecture, and by CU count where that name is taken."""
-    path = tables_folder() / f"{device.arch}.yaml"
+    """The project's table of ``device``: named by architecture, and by CU count too where that name is taken."""
+    path = table_path(device)
     if path.exists() and load_table(path).device != device:
-        return tables_folder() / f"{device}.yaml"
+        return path.with_name(f"{device}.yaml")
     return path
 
 

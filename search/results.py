@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from optuna.exceptions import StorageInternalError
-from optuna.storages import BaseStorage
+from optuna.storages import BaseStorage, RDBStorage
 from optuna.trial import TrialState
+from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from kernels.atomic_file import write_atomically
@@ -25,6 +27,13 @@ __all__ = ["COLUMNS", "RECORD", "Record", "load", "make_record", "save"]
 
 REQUIRED = ("arch", "cu_count", "M", "N", "K", "family", "outcome")  # of a file that calls itself results
 FILE_SUFFIXES = (".parquet", ".csv")
+FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
+RECORDS_SQL = """
+    SELECT trials.number, attributes.value_json
+    FROM trial_user_attributes AS attributes JOIN trials ON trials.trial_id = attributes.trial_id
+    WHERE attributes.key = :key AND trials.state IN (:complete, :pruned)
+    ORDER BY trials.study_id, trials.number
+"""  # Optuna 5
 
 
 def load(path: Path | str) -> pd.DataFrame:
@@ -52,13 +61,22 @@ def load(path: Path | str) -> pd.DataFrame:
 
 def _records(storage: BaseStorage) -> Iterator[Record]:
     """Records of the finished trials; one that was cut short has none."""
+    if isinstance(storage, RDBStorage):
+        yield from _database_records(storage)
+        return
     for study in storage.get_all_studies():
-        trials = storage.get_all_trials(
-            study._study_id, deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED)
-        )
+        trials = storage.get_all_trials(study._study_id, deepcopy=False, states=FINISHED)
         for trial in trials:
             if RECORD in trial.user_attrs:
                 yield {"trial": trial.number, **trial.user_attrs[RECORD]}
+
+
+def _database_records(storage: RDBStorage) -> Iterator[Record]:
+    """The same by one query of Optuna's tables: its own API also rebuilds parameters, which takes ten times as long."""
+    with storage.engine.connect() as connection:
+        names = {"key": RECORD, "complete": FINISHED[0].name, "pruned": FINISHED[1].name}
+        for number, record in connection.execute(text(RECORDS_SQL), names):
+            yield {"trial": number, **json.loads(record)}
 
 
 def save(frame: pd.DataFrame, path: Path) -> None:

@@ -61,7 +61,8 @@ class Winner:
 def shapes_of(frame: pd.DataFrame) -> list[tuple[DeviceKey, GemmShape]]:
     """Every (device, shape) that has a trial, in the order of N, K, M."""
     keys: list[Any] = list(frame[KEY].drop_duplicates().itertuples(index=False, name=None))
-    return [(DeviceKey(arch, cu_count), GemmShape(M, N, K)) for arch, cu_count, N, K, M in sorted(keys)]
+    ordered = sorted((str(arch), int(cu), int(N), int(K), int(M)) for arch, cu, N, K, M in keys)
+    return [(DeviceKey(arch, cu_count), GemmShape(M, N, K)) for arch, cu_count, N, K, M in ordered]
 
 
 def winners(
@@ -109,7 +110,7 @@ def _groups(rows: pd.DataFrame) -> Iterator[tuple[DeviceKey, GemmShape, pd.DataF
     key: Any
     for key, group in rows.groupby(KEY, sort=True):
         arch, cu_count, N, K, M = key
-        yield DeviceKey(arch, int(cu_count)), GemmShape(int(M), int(N), int(K)), group
+        yield DeviceKey(str(arch), int(cu_count)), GemmShape(int(M), int(N), int(K)), group
 
 
 def _legal(rows: pd.DataFrame, shape: GemmShape, device: DeviceKey) -> Any:

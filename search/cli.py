@@ -1,0 +1,238 @@
+"""The command line: sweep, export, inspect, verify, explain, doctor. Errors of the user are one line, exit code 2."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from kernels.errors import InputError
+from kernels.problem import GemmShape
+from kernels.table_merge import ACTIONS
+
+EXIT_UNRESOLVED = 1  # some shapes have no winner
+EXIT_INPUT = 2  # a usage or input error
+RESULTS = Path("results")
+
+
+class InputErrorGroup(TyperGroup):
+    """Commands whose InputError is one line on the standard error and exit code 2; any other error is a bug."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+            raise typer.Exit(EXIT_INPUT) from error
+
+
+app = typer.Typer(
+    cls=InputErrorGroup,
+    help="Search, tune and inspect MXFP4 GEMM kernels for gfx950 (MI350X, MI355X).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Results = Annotated[
+    Path, typer.Option("--results", metavar="DIR", help="Folder of the results; inspect also takes .parquet and .csv.")
+]
+Storage = Annotated[str | None, typer.Option("--storage", metavar="URL", help="Optuna storage instead of the folder.")]
+Table = Annotated[Path | None, typer.Option("--table", metavar="FILE", help="Tuned table; default: the project's.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class Backend(str, Enum):
+    """What ``verify`` runs the configurations on."""
+
+    interpreter = "interpreter"
+    simulator = "simulator"
+    device = "device"
+
+
+@app.command()
+def sweep(
+    shapes: Annotated[list[str] | None, typer.Argument(metavar="MxNxK", help="M may be 1,2,4..64.")] = None,
+    shapes_file: Annotated[
+        list[Path] | None, typer.Option("--shapes", metavar="FILE", help="Shapes file (YAML, CSV, list); repeatable.")
+    ] = None,
+    target: Annotated[str, typer.Option(help="auto, gfx950 (offline) or local (the GPU here).")] = "auto",
+    families: Annotated[str | None, typer.Option(help="Comma-separated kernel families; default: all.")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Trials for each shape, earlier runs included.")] = 96,
+    time_budget: Annotated[float | None, typer.Option(min=0, metavar="S", help="Seconds for the whole sweep.")] = None,
+    sampler: Annotated[str, typer.Option(help="auto, tpe, gp, random or grid.")] = "auto",
+    results: Results = RESULTS,
+    storage: Storage = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one a core.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the samplers.")] = 0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew instead of resuming.")] = False,
+) -> None:
+    """Search the best kernel and configuration for each shape; the same command resumes."""
+    from search.progress import TerminalReporter
+    from search.report import print_closing
+    from search.results import load
+    from search.sweep import SweepRequest, run_sweep
+    from search.text_table import output_console
+
+    request = SweepRequest(
+        shapes=_shapes(shapes or [], shapes_file or []), target=target, families=_names(families), trials=trials,
+        time_budget_s=time_budget, sampler=sampler, results=results, storage=storage, jobs=jobs, seed=seed, fresh=fresh,
+    )  # fmt: skip
+    console = output_console()
+    with TerminalReporter(console) as reporter:
+        done = run_sweep(request, reporter)
+    frame = load(storage or results)
+    summaries = print_closing(frame[frame["study"].isin(list(done.studies.values()))], console)
+    if done.interrupted:
+        console.print("interrupted; everything found is kept, the same command goes on")
+    resolved = {summary.shape for summary in summaries if summary.winner is not None}
+    _report_unresolved([shape for shape in request.shapes if shape not in resolved])
+
+
+@app.command()
+def export(
+    results: Results = RESULTS,
+    storage: Storage = None,
+    table: Table = None,
+    min_gain: Annotated[
+        float, typer.Option(min=0, max=99, metavar="PERCENT", help="What a new row must save to replace an equal one.")
+    ] = 1.0,
+    format: Annotated[str, typer.Option(help="yaml.")] = "yaml",
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write; default: over --table.")] = None,
+) -> None:
+    """Write the winners to the tuned table: better evidenced, then faster rows replace what is there."""
+    from search.export import export as write
+    from search.export import unresolved_shapes
+    from search.results import load
+    from search.text_table import output_console
+
+    console = output_console()
+    done = write(load(storage or results), table=table, output=output, min_gain=min_gain / 100, format=format)
+    for one in done:
+        for change in one.report.changes:
+            if change.action != "kept" or change.reason != "no new result":
+                console.print(f"{change.action:9}{change.row}: {change.reason}", soft_wrap=True)
+        counts = ", ".join(f"{one.report.count(action)} {action}" for action in ACTIONS)
+        console.print(f"{one.path}: {len(one.report.table.rows)} rows ({counts})", soft_wrap=True)
+    _report_unresolved(unresolved_shapes(done))
+
+
+@app.command()
+def inspect(
+    results: Results = RESULTS,
+    storage: Storage = None,
+    query: Annotated[str | None, typer.Option(metavar="EXPR", help="Rows, by a pandas expression.")] = None,
+    best: Annotated[bool, typer.Option("--best", help="Only the winner of each shape.")] = False,
+    sort: Annotated[str | None, typer.Option(metavar="COLUMN", help="Sort; -COLUMN sorts downwards.")] = None,
+    columns: Annotated[str | None, typer.Option(metavar="A,B,…", help="Columns to show.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="Most rows to show.")] = None,
+    to: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the rows as .csv or .parquet.")] = None,
+    as_json: Json = False,
+    plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw each search as PNG.")] = None,
+) -> None:
+    """Show the results: a summary of each shape, or the rows and columns that the options choose."""
+    from search.report import print_closing, print_rows
+    from search.results import load, save
+    from search.text_table import output_console
+    from search.views import View, select, to_json
+
+    console = output_console()
+    frame = load(storage or results)
+    view = View(query, best, sort, _names(columns), limit)
+    rows = select(frame, view)
+    if to is not None:
+        save(rows, to)
+    paths = _draw(select(frame, View(query, best)), plot) if plot is not None else []
+    if as_json:
+        typer.echo(to_json(rows))
+        return
+    if view == View() and not (to or plot):
+        print_closing(frame, console)
+    elif view != View():
+        print_rows(rows, console)
+    for path in ([to] if to else []) + paths:
+        console.print(f"wrote {path}", soft_wrap=True)
+
+
+@app.command()
+def verify(
+    table: Table = None,
+    on: Annotated[Backend, typer.Option("--on", help="What runs the kernels.")] = Backend.interpreter,
+) -> None:
+    """Run every row of the table and compare the result with the reference."""
+    from search.verify import verify_table
+
+    raise typer.Exit(verify_table(table, on.value))
+
+
+@app.command()
+def explain(
+    M: Annotated[int, typer.Argument()],
+    N: Annotated[int, typer.Argument()],
+    K: Annotated[int, typer.Argument()],
+    table: Table = None,
+    as_json: Json = False,
+) -> None:
+    """Say which row of which table serves a shape, and why."""
+    from search.explain import explain as answer
+
+    try:
+        shape = GemmShape(M, N, K)
+    except ValueError as error:
+        raise InputError(f"shape {M}x{N}x{K}: {error}") from error
+    found = answer(shape, table)
+    typer.echo(json.dumps(found.to_json(), indent=1) if as_json else "\n".join(found.lines()))
+
+
+@app.command()
+def doctor(results: Results = RESULTS, storage: Storage = None, as_json: Json = False) -> None:
+    """List what this machine can do, and how to cure what it cannot."""
+    from search.doctor import examine
+    from search.text_table import TextTable, output_console, print_table
+
+    checks = examine(results, storage)
+    if as_json:
+        typer.echo(json.dumps([asdict(check) for check in checks], indent=1))
+        return
+    rows = tuple((check.status, check.name, check.detail, check.cure) for check in checks)
+    print_table(TextTable(("status", "what", "found", "cure"), rows), output_console())
+
+
+def main() -> None:
+    """Entry point of the program."""
+    app()
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    """Members of a comma-separated list; None if it was not given."""
+    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _shapes(texts: list[str], files: list[Path]) -> tuple[GemmShape, ...]:
+    from search.shapes import load_shapes, parse_shapes
+
+    listed = [shape for file in files for shape in load_shapes(file).shapes]
+    shapes = tuple(dict.fromkeys([*parse_shapes(texts), *listed]))
+    if not shapes:
+        raise InputError("no shapes; give MxNxK, for example 16x2112x7168, or --shapes configs/shapes/gpumode.yaml")
+    return shapes
+
+
+def _draw(frame: Any, folder: Path) -> list[Path]:
+    from search.plots import plot
+
+    return plot(frame, folder)
+
+
+def _report_unresolved(shapes: list[GemmShape]) -> None:
+    """Name the shapes without a winner, and exit with their code if there are any."""
+    if shapes:
+        typer.echo(f"no winner for {', '.join(map(str, shapes))}", err=True)
+        raise typer.Exit(EXIT_UNRESOLVED)

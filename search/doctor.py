@@ -1,0 +1,236 @@
+"""What this machine can do: one line a capability, with the cure where something is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import torch
+import triton
+from triton.backends import backends
+from triton.backends.compiler import GPUTarget
+
+import kernels
+from kernels.device import GFX950, DeviceKey, local_device
+from kernels.errors import InputError
+from kernels.table_sources import user_tables
+from kernels.tables import is_stale, load_table, tables_folder
+
+Status = Literal["ok", "missing", "warning"]
+TRITON_RANGE = ((3, 6), (3, 9))  # tested minor versions, both ends included
+TORCH_FROM = (2, 9)
+PYTHON_FROM = (3, 10)
+LLVM_OLDEST, LLVM_NEWEST = 20, 30  # versions looked for; gfx950 is known from 20 on
+PROBE_TIMEOUT_S = 20
+
+
+@dataclass(frozen=True)
+class Check:
+    """One capability.
+
+    Args:
+        name: Short word.
+        status: ``ok``, ``missing`` (optional and absent) or ``warning`` (present but doubtful).
+        detail: What was found.
+        cure: What to do about it; "" where the status is ok.
+    """
+
+    name: str
+    status: Status
+    detail: str
+    cure: str = ""
+
+
+def examine(results: Path, storage: str | None = None) -> list[Check]:
+    """Every check, in the order in which a user would cure them. Nothing is left behind.
+
+    Args:
+        results: Folder of the results; only whether it can be written is tested.
+        storage: Where studies would live instead, for display.
+    """
+    return [
+        _python(), _torch(), _triton(), *_gpus(), _cross_compiler(), _hip_compiler(), _objdump(), _aiter(),
+        _optuna(results, storage), _packages("pandas", "pyarrow"),
+        _packages("matplotlib", cure="pip install '.[plot]'"), _namesake(), *_tables(),
+    ]  # fmt: skip
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, minor, *_ = (*version.split("."), "0")
+    return int(major), int(minor)
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
+
+def _python() -> Check:
+    version = platform.python_version()
+    detail = f"{version}, {len(os.sched_getaffinity(0))} CPU cores"
+    if _numbers(version) >= PYTHON_FROM:
+        return Check("python", "ok", detail)
+    return Check("python", "warning", detail, f"use Python {_dotted(PYTHON_FROM)} or newer")
+
+
+def _torch() -> Check:
+    toolkit = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
+    detail = f"{torch.__version__}, {toolkit if torch.version.hip or torch.version.cuda else 'CPU only'}"
+    if _numbers(torch.__version__) >= TORCH_FROM:
+        return Check("torch", "ok", detail)
+    return Check("torch", "warning", detail, f"use torch {_dotted(TORCH_FROM)} or newer")
+
+
+def _triton() -> Check:
+    oldest, newest = TRITON_RANGE
+    if oldest <= _numbers(triton.__version__) <= newest:
+        return Check("triton", "ok", triton.__version__)
+    return Check(
+        "triton", "warning", f"{triton.__version__} is untested", f"use {_dotted(oldest)} to {_dotted(newest)}"
+    )
+
+
+def _gpus() -> Iterator[Check]:
+    count = torch.cuda.device_count()
+    if local_device() is None:
+        yield Check(
+            "gpu", "missing", "none that torch can use", "search offline with --target gfx950; measure elsewhere"
+        )
+        return
+    for index in range(count):
+        properties = torch.cuda.get_device_properties(index)
+        yield Check(f"gpu {index}", "ok", f"{local_device(index)}, {properties.name}")
+
+
+def _cross_compiler() -> Check:
+    target = GPUTarget("hip", GFX950.arch, 64)
+    if "amd" in backends and backends["amd"].compiler.supports_target(target):
+        return Check("gfx950 code", "ok", "this Triton compiles for gfx950 without the device")
+    return Check(
+        "gfx950 code", "missing", "this Triton has no AMD backend", "pip install triton, which has both backends"
+    )
+
+
+def _rocm_tool(name: str) -> str | None:
+    """Path of a ROCm program: on PATH, under $ROCM_PATH, or in the usual place."""
+    folders = [os.environ.get("ROCM_PATH"), "/opt/rocm"]
+    places = [str(Path(folder) / "bin" / name) for folder in folders if folder]
+    return next((found for found in map(shutil.which, [name, *places]) if found), None)
+
+
+def _llvm_tool(name: str, listing: str) -> str | None:
+    """Path of an LLVM program whose ``listing`` of targets has AMDGPU: ROCm's, the newest ``name-22``, ``name``."""
+    versioned = [f"{name}-{version}" for version in range(LLVM_NEWEST, LLVM_OLDEST - 1, -1)]
+    for candidate in ("/opt/rocm/llvm/bin/" + name, *versioned, name):
+        found = shutil.which(candidate)
+        if found is not None and "amdgcn" in _output(found, listing):
+            return found
+    return None
+
+
+def _hip_compiler() -> Check:
+    hipcc, clang = _rocm_tool("hipcc"), _llvm_tool("clang", "--print-targets")
+    if hipcc is not None or clang is not None:
+        return Check("hip compiler", "ok", hipcc or f"{clang}, for device code only")
+    cure = f"install ROCm, or clang {LLVM_OLDEST} or newer with the AMDGPU target"
+    return Check("hip compiler", "missing", "neither hipcc nor a clang for AMDGPU", cure)
+
+
+def _output(program: str, argument: str) -> str:
+    try:
+        done = subprocess.run([program, argument], capture_output=True, text=True, check=False, timeout=PROBE_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+def _objdump() -> Check:
+    found = _llvm_tool("llvm-objdump", "--version")
+    if found is not None:
+        return Check("llvm-objdump", "ok", found)
+    cure = f"install ROCm, or LLVM {LLVM_OLDEST} or newer"
+    return Check("llvm-objdump", "missing", "prebuilt code objects cannot be read", cure)
+
+
+def _aiter() -> Check:
+    version = _version("amd-aiter")
+    if version is None and importlib.util.find_spec("aiter") is None:
+        return Check("aiter", "missing", "its code objects and baseline are left out", "pip install amd-aiter on ROCm")
+    return Check("aiter", "ok", version or "importable, not installed by pip")
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _optuna(results: Path, storage: str | None) -> Check:
+    version = f"Optuna {_version('optuna')}"
+    if storage is not None and "://" in storage:
+        return Check("storage", "ok", f"{version}, {storage.split('://')[0]} database, not contacted")
+    folder = next(place for place in (results.resolve(), *results.resolve().parents) if place.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return Check("storage", "ok", f"{version}, {results} can be written")
+    except OSError as error:
+        return Check(
+            "storage", "warning", f"{version}, {results}: {error.strerror}", "name another folder with --results"
+        )
+
+
+def _packages(*names: str, cure: str = "pip install the project's requirements") -> Check:
+    versions = {name: _version(name) for name in names}
+    detail = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
+    missing = None in versions.values()
+    return Check(names[0], "missing" if missing else "ok", detail, cure if missing else "")
+
+
+def _namesake() -> Check:
+    """Whether Hugging Face's distribution of the same import name is installed, and whose is imported."""
+    mine = Path(__file__).resolve().parent.parent / "kernels"
+    imported = Path(kernels.__file__).resolve().parent
+    version = _version("kernels")
+    if imported != mine:
+        return Check(
+            "import name", "warning", f"'kernels' is {imported}", f"run from {mine.parent}, or uninstall the other"
+        )
+    if version is None:
+        return Check("import name", "ok", "'kernels' is this project's")
+    detail = f"Hugging Face's 'kernels' {version} is installed under the same import name; this project's is in use"
+    return Check("import name", "warning", detail, "keep it out of this environment: pip uninstall kernels")
+
+
+def _tables() -> Iterator[Check]:
+    device = local_device() or GFX950
+    paths = [*user_tables(), *sorted(tables_folder().glob("*.yaml"))]
+    if not paths:
+        yield Check("tables", "missing", f"none in {tables_folder()}", "sweep, then export")
+    for path in paths:
+        yield _table(path, device)
+
+
+def _table(path: Path, device: DeviceKey) -> Check:
+    name = f"table {path.name}"
+    try:
+        table = load_table(path)
+    except InputError as error:
+        return Check(name, "warning", str(error), "correct the file; until then the defaults serve")
+    stale = sum(map(is_stale, table.rows))
+    rows = f"{len(table.rows)} rows for {table.device}"
+    if table.device != device:
+        return Check(name, "warning", f"{rows}: none is reachable on {device}", f"sweep on {device}, then export")
+    if stale:
+        return Check(
+            name, "warning", f"{rows}, all reachable, {stale} older than the kernels", "sweep again, then export"
+        )
+    return Check(name, "ok", f"{rows}, all reachable")

@@ -1,0 +1,85 @@
+"""Pictures of the results: how each search went, and how the families compare. Needs matplotlib."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from kernels.device import DeviceKey
+from kernels.errors import InputError
+from kernels.problem import GemmShape
+from search.winners import shapes_of
+
+DOTS_PER_INCH = 120
+
+
+def plot(frame: pd.DataFrame, folder: Path) -> list[Path]:
+    """Write one PNG for each (device, shape) that has an ``ok`` trial; their paths.
+
+    Left: time of each trial in the order of the search, with the best so far. Right: times by family. The axes say
+    whether times were predicted or measured; where a shape has both, each kind has a picture of its own.
+
+    Raises:
+        InputError: No matplotlib, or a folder that cannot be written.
+    """
+    plt = _pyplot()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [path for device, shape in shapes_of(frame) for path in _plot_shape(plt, frame, device, shape, folder)]
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror}); name another folder with --plot") from error
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise InputError("--plot needs matplotlib; pip install matplotlib") from error
+    matplotlib.use("Agg")  # files only: no display is needed
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _plot_shape(plt: Any, frame: pd.DataFrame, device: DeviceKey, shape: GemmShape, folder: Path) -> list[Path]:
+    key = {"arch": device.arch, "cu_count": device.cu_count, "M": shape.M, "N": shape.N, "K": shape.K, "outcome": "ok"}
+    rows = frame
+    for name, value in key.items():
+        rows = rows[(rows[name] == value).fillna(False)]
+    rows = rows.sort_values(["started", "trial"], kind="stable")
+    written = []
+    for kind, column in (("measured", "time_us"), ("predicted", "predicted_us")):
+        part = rows[(rows["evidence"] == kind).fillna(False)]
+        if len(part):
+            path = folder / f"{device}-{shape}-{kind}.png"
+            _draw(
+                plt,
+                part["family"].astype(str),
+                part[column].astype(float),
+                f"{device}  {shape}",
+                f"{kind} time, us",
+                path,
+            )
+            written.append(path)
+    return written
+
+
+def _draw(plt: Any, families: pd.Series[str], times_us: pd.Series[float], title: str, label: str, path: Path) -> None:
+    figure, (search, compare) = plt.subplots(1, 2, figsize=(11, 4.5), sharey=True, layout="constrained")
+    numbers = pd.Series(range(1, len(times_us) + 1), index=times_us.index)
+    names = sorted(families.unique())
+    for name in names:
+        mine = families == name
+        search.scatter(numbers[mine], times_us[mine], s=10, label=name)
+    search.step(numbers, times_us.cummin(), where="post", color="black", linewidth=1, label="best so far")
+    search.set(xlabel="ok trial", ylabel=label, yscale="log")
+    search.yaxis.set_major_formatter("{x:g}")
+    search.yaxis.set_minor_formatter("{x:g}")
+    search.legend(fontsize="small")
+    compare.boxplot([times_us[families == name].to_numpy() for name in names])
+    compare.set_xticks(range(1, len(names) + 1), names, rotation=15, fontsize="small")
+    figure.suptitle(title)
+    figure.savefig(path, dpi=DOTS_PER_INCH)
+    plt.close(figure)

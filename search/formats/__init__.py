@@ -1,0 +1,1 @@
+"""File formats of neighbouring projects, written from tuned tables."""

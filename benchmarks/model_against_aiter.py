@@ -70,12 +70,10 @@ def winner_ranks(frame: pd.DataFrame, cu_count: int) -> np.ndarray:
     tiles = frame[["tile_m", "tile_n"]].drop_duplicates().to_numpy()
     machine = Machine(cu_count=cu_count, harness=AITER)
     ranks = []
-    for row in frame.itertuples():
-        legal = np.array([(m, n) for m, n in tiles if (m, n) not in NO_COLUMN_GUARD or row.N % n == 0], np.float64)
-        times = np.asarray(
-            total_us([estimate_code_object_work(legal[:, 0], legal[:, 1], row.M, row.N, row.K)], machine)
-        )
-        own = times[(legal == (row.tile_m, row.tile_n)).all(axis=1)]
+    for tile_m, tile_n, M, N, K in frame[["tile_m", "tile_n", "M", "N", "K"]].to_numpy():
+        legal = np.array([(m, n) for m, n in tiles if (m, n) not in NO_COLUMN_GUARD or N % n == 0], np.float64)
+        times = np.asarray(total_us([estimate_code_object_work(legal[:, 0], legal[:, 1], M, N, K)], machine))
+        own = times[(legal == (tile_m, tile_n)).all(axis=1)]
         ranks.append(int((times <= own[0]).sum()) if len(own) else len(legal) + 1)
     return np.array(ranks)
 

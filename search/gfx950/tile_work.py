@@ -1,6 +1,7 @@
 """What Triton makes of a GEMM tile, estimated before compilation: instructions, registers, LDS.
 
-The estimates are fits to compiled kernels, good for ranking; every argument may be one value or one array.
+The estimates are fits to compiled kernels, good for ranking (``benchmarks/estimate_against_compiler.py`` shows how
+good); every argument may be one value or one array.
 """
 
 from __future__ import annotations

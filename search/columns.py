@@ -42,6 +42,9 @@ TIMES: Mapping[str, str] = {
     **_group(INTEGER, "samples"),
     **_group(NUMBER, "host_launch_us"),  # what the host spends on a launch outside of a graph; no part of time_us
     **_group(INTEGER, "rotated_bytes"),  # that cold launches go round; 0 if warm
+    **_group(FLAG, "selected tie"),  # of a row that won its shape's finals: it serves; others could not be told from it
+    **_group(NUMBER, "margin_us confidence rank_tau"),  # to the next finalist; of being faster; search against finals
+    **_group(NUMBER, "confirmed_us"),  # of the selected row, through the dispatcher
     **_group(NUMBER, "baseline_us"),  # the family default on the same GPU, the last time it was run
     **_group(NUMBER, "predicted_us"),
     **_group(TEXT, "model bound"),  # the timing model's version; its largest term

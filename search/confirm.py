@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import date
 from functools import partial
 
+import torch
+
 from kernels.device import DeviceKey
 from kernels.dispatch import Dispatcher
 from kernels.families import FAMILIES
@@ -25,9 +27,13 @@ def dispatcher_launch(candidate: Candidate, sets: Sequence[Tensors], device: Dev
     shape = candidate.shape
     weights = [PackedWeight(one["b"], one["b_scale"], shape.N, shape.K) for one in sets]
     return [
-        partial(dispatcher.gemm, one["a"], weight, out=one["out"])  # type: ignore[misc]
+        partial(_call, dispatcher, one["a"], weight, one["out"])
         for one, weight in zip(sets, weights, strict=True)
     ]
+
+
+def _call(dispatcher: Dispatcher, a: torch.Tensor, weight: PackedWeight, out: torch.Tensor) -> None:
+    dispatcher.gemm(a, weight, out=out, graph=False)
 
 
 def _row(candidate: Candidate) -> TableRow:

@@ -48,16 +48,17 @@ def checked_input(shape: GemmShape, seed: int, device: torch.device) -> CheckedI
     Row scales make a wrong scale byte visible, and leave every fp32 sum exact, as it is for N(0, 1): the
     rows' products stay multiples of one quantum.
     """
-    generator = torch.Generator().manual_seed(seed)
-    a = _scaled_rows(shape.M, shape.K, generator).to(device)
-    weight = poison_pads(PackedWeight.from_dense(_scaled_rows(shape.N, shape.K, generator).to(device)))
-    rows = compared_rows(shape, generator).to(device)
+    generator = torch.Generator(device).manual_seed(seed)
+    a = _scaled_rows(shape.M, shape.K, generator)
+    weight = poison_pads(PackedWeight.from_dense(_scaled_rows(shape.N, shape.K, generator)))
+    rows = compared_rows(shape, torch.Generator().manual_seed(seed)).to(device)
     return CheckedInput(a, weight, rows, mxfp4_gemm_reference(a[rows], weight))
 
 
 def _scaled_rows(rows: int, columns: int, generator: torch.Generator) -> torch.Tensor:
-    exponents = torch.randint(-3, 4, (rows, 1), generator=generator)
-    return (torch.randn(rows, columns, generator=generator) * 2.0**exponents).to(torch.bfloat16)
+    device = generator.device
+    exponents = torch.randint(-3, 4, (rows, 1), generator=generator, device=device)
+    return (torch.randn(rows, columns, generator=generator, device=device) * 2.0**exponents).to(torch.bfloat16)
 
 
 def compared_rows(shape: GemmShape, generator: torch.Generator) -> torch.Tensor:

@@ -95,6 +95,7 @@ class InstructionMix:
 
     @property
     def mfma(self) -> float:
+        """All MFMA."""
         return self.mfma_scaled + self.mfma_other
 
     def __add__(self, other: InstructionMix) -> InstructionMix:

@@ -51,7 +51,7 @@ class Explanation:
             lines += [f"table     {self.table}"]
         rows = ", ".join(map(str, self.rows_m)) or "none"
         lines += [f"rows      M = {rows} at N = {self.shape.N}, K = {self.shape.K}"]
-        return [*lines, *(f"read      {_source(source)}" for source in self.sources)] + self._no_sources()
+        return [*lines, *(f"read      {_source(source)}" for source in self.sources), *self._no_sources()]
 
     def _no_sources(self) -> list[str]:
         return [] if self.sources else [f"read      no table for {self.device.arch}; sweep and export to make one"]

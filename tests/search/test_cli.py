@@ -1,0 +1,221 @@
+"""search.cli: the commands, their exit codes, and one line for every mistake of the user."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from fake_evaluator import FakeEvaluator
+from result_rows import failed, predicted, results
+from typer.testing import CliRunner
+
+from kernels import table_sources
+from kernels.tables import load_table
+from search.cli import app
+from search.results import load, save
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*args: str | Path) -> Any:
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """Results of two shapes, one without a winner."""
+    path = tmp_path / "results.parquet"
+    save(results(predicted(9.0), predicted(8.0, num_warps=8), failed("crashed", M=64)), path)
+    return path
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEvaluator:
+    """Judges a sweep's candidates without a compiler."""
+    evaluator = FakeEvaluator()
+    monkeypatch.setattr("search.sweep.make_evaluator", lambda *args, **kwargs: evaluator)
+    monkeypatch.setattr(table_sources, "tables_folder", lambda: tmp_path / "tables")
+    return evaluator
+
+
+def test_sweep_keeps_its_trials_and_shows_the_winner(tmp_path: Path, fake: FakeEvaluator) -> None:
+    args = ("sweep", "16x2112x7168", "--target", "gfx950", "--trials", "4", "--results", tmp_path)
+    done = run(*args)
+    assert done.exit_code == 0, done.output
+    assert "predicted us" in done.output and "16x2112x7168" in done.output
+    assert len(load(tmp_path)) == len(fake.asked) == 4
+    assert run(*args).exit_code == 0
+    assert len(fake.asked) == 4  # resumed, nothing left to do
+
+
+def test_sweep_passes_its_options_on(tmp_path: Path, fake: FakeEvaluator) -> None:
+    shapes = tmp_path / "shapes.txt"
+    shapes.write_text("4x2880x512\n16x2112x7168\n")
+    done = run(
+        "sweep", "1,2x2112x7168", "16x2112x7168", "--shapes", shapes, "--target", "gfx950", "--families",
+        "fused,staged_triton", "--trials", 2, "--sampler", "random", "--seed", "7", "--results", tmp_path / "r",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    frame = load(tmp_path / "r")
+    assert set(frame["family"]) <= {"fused", "staged_triton"}
+    assert sorted(set(zip(frame["M"], frame["N"], strict=True))) == [(1, 2112), (2, 2112), (4, 2880), (16, 2112)]
+
+
+def test_sweep_without_any_winner_names_the_shape_and_exits_1(tmp_path: Path, fake: FakeEvaluator) -> None:
+    from search.evaluate import Evaluation
+
+    fake.function = lambda candidate: Evaluation("compile_error", "never")
+    done = run("sweep", "16x2112x7168", "--target", "gfx950", "--trials", "2", "--results", tmp_path)
+    assert done.exit_code == 1
+    assert "no winner for 16x2112x7168" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["sweep"], "error: no shapes; give MxNxK"),
+        (["sweep", "16x100x7168"], "N = 100 must be a positive multiple of 64"),
+        (["sweep", "16x2112x50"], "K = 50 must be a positive multiple of 64"),
+        (["sweep", "0x2112x7168"], "M = 0 must be at least 1"),
+        (["sweep", "sixteen"], "is no shape"),
+        (["sweep", "--shapes", "none.yaml"], "none.yaml: no such file"),
+        (["sweep", "16x64x64", "--families", "warp"], "unknown family 'warp'"),
+        (["sweep", "16x64x64", "--target", "moon"], "unknown target 'moon'"),
+        (["sweep", "16x64x64", "--target", "gfx950", "--results", "/dev/null/r"], "/dev/null/r"),
+        (
+            ["sweep", "16x64x64", "--target", "gfx950", "--storage", "nonsense://h/d"],
+            "not a storage that Optuna can open",
+        ),
+        (["export", "--results", "none"], "none/studies.db: no results; run `sweep` first"),
+        (["inspect", "--results", "none.csv"], "none.csv: no such file"),
+        (["explain", "16", "100", "7168"], "shape 16x100x7168: N = 100"),
+        (["explain", "16", "2112", "7168", "--table", "none.yaml"], "none.yaml: no such file"),
+    ],
+)
+def test_mistake_is_one_line_and_exit_code_2(args: list[str], message: str) -> None:
+    done = run(*args)
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ") and message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["dance"],
+        ["sweep", "--bad"],
+        ["sweep", "16x64x64", "--trials", "0"],
+        ["explain", "16", "2112"],
+        ["verify", "--on", "x"],
+    ],
+)
+def test_usage_error_is_exit_code_2(args: list[str]) -> None:
+    done = run(*args)
+    assert done.exit_code == 2
+    assert "Traceback" not in done.output
+
+
+def test_export_writes_a_table_and_exits_1_where_a_shape_has_no_winner(tmp_path: Path, saved: Path) -> None:
+    table = tmp_path / "table.yaml"
+    done = run("export", "--results", saved, "--table", table)
+    assert done.exit_code == 1
+    assert "added" in done.stdout and f"{table}: 1 rows (1 added" in done.stdout
+    assert "no winner for 64x2112x7168" in done.stderr
+    assert load_table(table).rows[0].predicted_us == 8.0
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--format", "toml", "unknown format 'toml'"),
+        ("--output", "/dev/null/t.yaml", "/dev/null/t.yaml: cannot be written"),
+    ],
+)
+def test_export_refuses_in_one_line(tmp_path: Path, saved: Path, option: str, value: str, message: str) -> None:
+    done = run("export", "--results", saved, "--table", tmp_path / "t.yaml", option, value)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: ") and message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_export_asks_for_the_gain_in_percent(tmp_path: Path, saved: Path) -> None:
+    table = tmp_path / "table.yaml"
+    run("export", "--results", saved, "--table", table)
+    faster = tmp_path / "faster.csv"
+    save(results(predicted(7.0)), faster)
+    assert "kept" in run("export", "--results", faster, "--table", table, "--min-gain", "20").stdout
+    assert "replaced" in run("export", "--results", faster, "--table", table, "--min-gain", "10").stdout
+
+
+def test_inspect_shows_a_summary_by_default(saved: Path) -> None:
+    lines = run("inspect", "--results", saved).stdout.splitlines()
+    assert len(lines) == 3
+    assert "8.00" in lines[1] and "2 ok" in lines[1] and "no winner" in lines[2] and "1 crashed" in lines[2]
+
+
+def test_inspect_shows_chosen_rows(saved: Path) -> None:
+    done = run(
+        "inspect",
+        "--results",
+        saved,
+        "--query",
+        "outcome == 'ok'",
+        "--sort",
+        "predicted_us",
+        "--columns",
+        "M,num_warps",
+    )
+    assert done.stdout.splitlines() == [" M  num_warps", "16          8", "16          4", "2 rows"]
+
+
+def test_inspect_saves_rows_and_prints_json(tmp_path: Path, saved: Path) -> None:
+    out = tmp_path / "best.csv"
+    assert f"wrote {out}" in run("inspect", "--results", saved, "--best", "--to", out).stdout
+    pd.testing.assert_frame_equal(load(out), load(saved).iloc[[1]].reset_index(drop=True))
+    rows = json.loads(run("inspect", "--results", saved, "--json", "--columns", "predicted_us", "--limit", "1").stdout)
+    assert rows == [{"predicted_us": 9.0}]
+
+
+def test_inspect_draws(tmp_path: Path, saved: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = run("inspect", "--results", saved, "--plot", tmp_path / "plots")
+    assert done.exit_code == 0
+    assert len(list((tmp_path / "plots").glob("*-predicted.png"))) == 1
+
+
+def test_explain_prints_the_row_and_json(tmp_path: Path, saved: Path) -> None:
+    table = tmp_path / "table.yaml"
+    run("export", "--results", saved, "--table", table)
+    done = run("explain", 9, 2112, 7168, "--table", table)
+    assert done.exit_code == 0 and "bucket" in done.stdout and "serves 1..16" in done.stdout
+    assert json.loads(run("explain", 9, 2112, 7168, "--table", table, "--json").stdout)["how"] == "bucket"
+
+
+def test_doctor_prints_lines_and_json(tmp_path: Path) -> None:
+    done = run("doctor", "--results", tmp_path)
+    assert done.exit_code == 0 and done.stdout.splitlines()[0].split() == ["status", "what", "found", "cure"]
+    names = [one["name"] for one in json.loads(run("doctor", "--results", tmp_path, "--json").stdout)]
+    assert {"python", "torch", "triton", "gfx950 code", "storage"} <= set(names)
+
+
+def test_a_bug_is_no_input_error(monkeypatch: pytest.MonkeyPatch, saved: Path) -> None:
+    def broken(path: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr("search.results.load", broken)
+    done = run("inspect", "--results", saved)
+    assert isinstance(done.exception, ValueError) and done.exit_code == 1
+
+
+def test_program_answers_a_mistake_without_a_traceback(tmp_path: Path) -> None:
+    program = [sys.executable, str(ROOT / "run_search.py")]
+    done = subprocess.run(
+        [*program, "inspect", "--results", "none"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: none/studies.db: no results; run `sweep` first, or name its folder with --results\n"

@@ -1,0 +1,129 @@
+"""search.doctor: every check says what was found and how to cure it."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from result_rows import only, predicted, results
+
+from kernels.device import GFX950, DeviceKey
+from kernels.tables import TunedTable, write_table
+from search import doctor
+from search.doctor import Check, examine
+from search.export import table_rows
+
+
+def check(name: str, results_folder: Path = Path("results"), storage: str | None = None) -> Check:
+    return only([one for one in examine(results_folder, storage) if one.name == name])
+
+
+@pytest.fixture(autouse=True)
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without a GPU, whose project has no tables yet; the folder for them."""
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    monkeypatch.setattr(doctor, "tables_folder", lambda: folder)
+    monkeypatch.setattr(doctor, "local_device", lambda index=None: None)
+    monkeypatch.delenv("MXFP4_TABLES", raising=False)
+    return folder
+
+
+def test_every_check_that_is_not_ok_has_a_cure(tmp_path: Path) -> None:
+    for one in examine(tmp_path):
+        assert one.status in ("ok", "missing", "warning")
+        assert bool(one.cure) == (one.status != "ok"), one
+
+
+def test_examining_leaves_nothing_behind(tmp_path: Path, offline: Path) -> None:
+    examine(tmp_path / "results")
+    assert list(tmp_path.iterdir()) == [offline]
+
+
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [
+        ("3.6.0", "ok"),
+        ("3.9.2", "ok"),
+        ("3.9.0+rocm7", "ok"),
+        ("3.5.1", "warning"),
+        ("3.10.0", "warning"),
+        ("4.0", "warning"),
+    ],
+)
+def test_triton_is_ok_from_3_6_to_3_9(monkeypatch: pytest.MonkeyPatch, version: str, status: str) -> None:
+    monkeypatch.setattr(doctor, "triton", SimpleNamespace(__version__=version))
+    assert check("triton").status == status
+
+
+def test_old_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.torch, "__version__", "2.8.1+cpu")
+    assert (check("torch").status, check("torch").cure) == ("warning", "use torch 2.9 or newer")
+
+
+def test_compiler_for_gfx950_needs_the_amd_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check("gfx950 code").status == "ok"
+    monkeypatch.setattr(doctor, "backends", {})
+    assert check("gfx950 code").status == "missing"
+
+
+def program(folder: Path, name: str, prints: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\necho '{prints}'\n")
+    path.chmod(0o755)
+
+
+def test_clang_counts_only_with_the_amdgpu_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("ROCM_PATH", raising=False)
+    program(tmp_path, "clang", "x86-64")
+    if not Path("/opt/rocm").exists():
+        assert check("hip compiler").status == "missing"
+        program(tmp_path, "clang-21", "amdgcn - AMD GCN GPUs")
+        assert check("hip compiler").detail == f"{tmp_path}/clang-21, for device code only"
+    rocm = tmp_path / "rocm"
+    (rocm / "bin").mkdir(parents=True)
+    program(rocm / "bin", "hipcc", "")
+    monkeypatch.setenv("ROCM_PATH", str(rocm))
+    assert check("hip compiler").detail == f"{rocm}/bin/hipcc"
+
+
+def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    assert check("storage", tmp_path / "new" / "results").status == "ok"
+    (tmp_path / "file").write_text("")
+    found = check("storage", tmp_path / "file")
+    assert (found.status, found.cure) == ("warning", "name another folder with --results")
+
+
+def test_database_is_not_contacted() -> None:
+    assert check("storage", storage="postgresql://nowhere/db").status == "ok"
+
+
+def test_namesake_distribution_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "0.4" if name == "kernels" else real(name))
+    found = check("import name")
+    assert found.status == "warning" and "Hugging Face's 'kernels' 0.4" in found.detail
+
+
+def test_other_package_imported_in_place_of_ours_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "kernels", SimpleNamespace(__file__="/elsewhere/kernels/__init__.py"))
+    assert check("import name").detail == "'kernels' is /elsewhere/kernels"
+
+
+def test_tables_say_how_many_rows_are_reachable_and_stale(offline: Path) -> None:
+    assert check("tables").status == "missing"
+    rows = table_rows(results(predicted(9.0), predicted(9.0, M=32)))
+    write_table(offline / "gfx950.yaml", TunedTable(GFX950, tuple(rows)))
+    half = table_rows(results(predicted(9.0, cu_count=128)))
+    write_table(offline / "gfx950-128cu.yaml", TunedTable(DeviceKey("gfx950", 128), tuple(half)))
+    old = table_rows(results(predicted(9.0, source_hash="000000000000")))
+    write_table(offline / "gfx950-old.yaml", TunedTable(GFX950, tuple(old)))
+    (offline / "torn.yaml").write_text("schema: 1\n")
+    assert check("table gfx950.yaml") == Check("table gfx950.yaml", "ok", "2 rows for gfx950-256cu, all reachable")
+    unreachable = check("table gfx950-128cu.yaml")
+    assert unreachable.detail == "1 rows for gfx950-128cu: none is reachable on gfx950-256cu"
+    assert "1 older than the kernels" in check("table gfx950-old.yaml").detail
+    assert "lacks device, entries" in check("table torn.yaml").detail

@@ -1,0 +1,87 @@
+"""search.explain: the row that the dispatcher would serve, with its file and its age."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from result_rows import predicted, results
+
+from kernels import dispatch, table_sources
+from kernels.device import GFX950, DeviceKey
+from kernels.errors import InputError
+from kernels.problem import GemmShape
+from kernels.tables import TunedTable, write_table
+from search.explain import explain
+from search.export import table_rows
+
+SHAPE = GemmShape(16, 2112, 7168)
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project's only table: M = 4 and 16, of which 4 was made by older kernels."""
+    monkeypatch.setattr(table_sources, "tables_folder", lambda: tmp_path)
+    monkeypatch.setattr("search.explain.local_device", lambda: None)
+    monkeypatch.delenv("MXFP4_TABLES", raising=False)
+    rows = table_rows(results(predicted(9.0), predicted(5.0, M=4, source_hash="000000000000")))
+    path = tmp_path / "gfx950.yaml"
+    write_table(path, TunedTable(GFX950, tuple(rows)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("M", "how", "row_M", "stale"),
+    [(16, "exact", 16, False), (10, "bucket", 16, False), (17, "above", 16, False), (2, "bucket", 4, True)],
+)
+def test_row_of_the_projects_table_is_named(table: Path, M: int, how: str, row_M: int, stale: bool) -> None:
+    found = explain(GemmShape(M, 2112, 7168))
+    row = found.choice.lookup.row
+    assert row is not None
+    assert (found.choice.lookup.how, row.M, found.stale, found.table) == (how, row_M, stale, table)
+    assert found.rows_m == (4, 16)
+
+
+def test_miss_says_that_the_default_serves(table: Path) -> None:
+    found = explain(GemmShape(5, 640, 448))
+    text = "\n".join(found.lines())
+    assert (found.choice.lookup.how, found.table, found.stale) == ("miss", None, False)
+    assert "the default" in text and "sweep 5x640x448 and export" in text and "M = none" in text
+
+
+def test_answer_is_what_the_dispatcher_serves(table: Path) -> None:
+    served = dispatch.load_dispatcher(GFX950).choose(SHAPE)
+    found = explain(SHAPE)
+    assert (found.choice.family, found.choice.config) == (served.family, served.config)
+
+
+def test_lines_tell_evidence_and_origin(table: Path) -> None:
+    text = "\n".join(explain(GemmShape(3, 2112, 7168)).lines())
+    assert "predicted 5 us by t1; the same bits every run" in text
+    assert "2026-11-30, triton 3.9.0, torch 2.13.0, sources 000000000000, study study" in text
+    assert "stale     yes: the kernels changed since; sweep it again" in text
+    assert f"{table}: 2 rows for gfx950-256cu, 2 can serve" in text
+
+
+def test_given_table_decides_the_device(tmp_path: Path, table: Path) -> None:
+    other = tmp_path / "other.yaml"
+    half = DeviceKey("gfx950", 128)
+    write_table(other, TunedTable(half, tuple(table_rows(results(predicted(7.0, cu_count=128))))))
+    found = explain(SHAPE, other)
+    assert (found.device, found.table) == (half, other)
+    assert found.choice.lookup.row is not None and found.choice.lookup.row.cost_us == 7.0
+
+
+def test_json_has_the_same_facts(table: Path) -> None:
+    answer = json.loads(json.dumps(explain(SHAPE).to_json()))
+    assert (answer["M"], answer["arch"], answer["how"], answer["family"]) == (16, "gfx950", "exact", "fused")
+    assert (answer["row"]["predicted_us"], answer["row"]["made"]["date"]) == (9.0, "2026-11-30")
+    assert answer["config"]["BLOCK_M"] == 16
+    miss = explain(GemmShape(5, 640, 448)).to_json()
+    assert miss["row"] is None and miss["sources"][0]["rows"] == 2
+
+
+def test_missing_table_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.yaml: no such file"):
+        explain(SHAPE, tmp_path / "none.yaml")

@@ -25,7 +25,7 @@ from search.gfx950.estimate import estimate_calls
 from search.gfx950.machine import Machine
 from search.gfx950.simulator import SimulationError, load_assembly
 from search.gfx950.timing_model import MODEL_VERSION, predict, with_code
-from search.signature import divisible_by_16, signature
+from search.signature import divisible_by_16, large_pointers, signature
 from search.worker import WorkerDied, WorkerPool, WorkerTimedOut
 
 PROTOCOL = f"offline-{MODEL_VERSION}"
@@ -142,11 +142,11 @@ def compile_call(program: Program, call: KernelCall, cache: ArtifactCache, logs:
         CompileError: The compiler rejects it.
     """
     arguments = (call.kernel, signature(program, call), call.constexprs, call.options)
-    divisible = divisible_by_16(call)
-    known = cache.load(artifact_key(*arguments, divisible_by_16=divisible))
+    alignment = {"divisible_by_16": divisible_by_16(call), "large_pointers": large_pointers(program, call)}
+    known = cache.load(artifact_key(*arguments, **alignment))
     if isinstance(known, CompileError):
         raise known
-    kernel = known or cache.compile(*arguments, divisible_by_16=divisible, log=logs / f"{os.getpid()}.log")
+    kernel = known or cache.compile(*arguments, **alignment, log=logs / f"{os.getpid()}.log")
     return CompiledCall(call, kernel, analyze(kernel.assembly), cached=known is not None)
 
 

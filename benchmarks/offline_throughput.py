@@ -1,0 +1,83 @@
+"""Candidates a second that the offline evaluator judges, and where the time goes.
+
+Usage: python benchmarks/offline_throughput.py [--candidates 60] [--seed 0] [--jobs 1,2]
+
+Random legal configurations of all families at three competition shapes, each compiled from nothing into an empty
+cache. The first candidate of each worker, which pays for starting it, is judged before the clock starts.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import wait
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from kernels.device import GFX950
+from kernels.problem import GemmShape
+from search.evaluate import Candidate, Evaluation
+from search.legal_set import legal_sets
+from search.offline import OfflineEvaluator
+from search.space import load_spaces
+from search.sweep import SPACES
+
+SHAPES = (GemmShape(4, 2880, 512), GemmShape(16, 2112, 7168), GemmShape(256, 3072, 1536))
+
+
+def draw(count: int, seed: int) -> list[Candidate]:
+    """Random legal candidates: shapes and families in turn, points by chance."""
+    random = np.random.default_rng(seed)
+    spaces = load_spaces(SPACES)
+    legal = {shape: legal_sets(spaces.values(), shape, GFX950) for shape in SHAPES}
+    found = []
+    for index in range(count):
+        shape = SHAPES[index % len(SHAPES)]
+        family = list(spaces)[index // len(SHAPES) % len(spaces)]
+        points = legal[shape][family]
+        found.append(Candidate(shape, family, points.config(int(random.integers(len(points))))))
+    return found
+
+
+def run(candidates: list[Candidate], jobs: int) -> tuple[float, list[Evaluation]]:
+    """Seconds that ``jobs`` workers take, and the verdicts."""
+    with tempfile.TemporaryDirectory() as cache:
+        evaluator = OfflineEvaluator(jobs=jobs, cache=Path(cache))
+        wait([evaluator.submit(candidate) for candidate in draw(jobs, seed=12345)])
+        start = time.perf_counter()
+        futures = [evaluator.submit(candidate) for candidate in candidates]
+        wait(futures)
+        seconds = time.perf_counter() - start
+        evaluator.close()
+    return seconds, [future.result() for future in futures]
+
+
+def main(
+    candidates: Annotated[int, typer.Option(help="Candidates to judge.")] = 60,
+    seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
+    jobs: Annotated[str, typer.Option(help="Numbers of workers to compare.")] = "1,2",
+) -> None:
+    """Print one line a number of workers."""
+    drawn = draw(candidates, seed)
+    for count in map(int, jobs.split(",")):
+        seconds, verdicts = run(drawn, count)
+        facts = [verdict.facts for verdict in verdicts]
+        compile_s, check_s = (sum(float(f.get(name) or 0) for f in facts) for name in ("compile_s", "check_s"))
+        busy_s = seconds * count
+        outcomes = Counter(verdict.outcome for verdict in verdicts)
+        print(
+            f"{count} worker{'s' * (count > 1)}: {candidates / seconds:.2f} candidates/s; of the workers' time "
+            f"{compile_s / busy_s:.0%} compiled, {check_s / busy_s:.0%} simulated, "
+            f"{1 - (compile_s + check_s) / busy_s:.0%} the rest; {dict(outcomes)}"
+        )
+
+
+if __name__ == "__main__":
+    typer.run(main)

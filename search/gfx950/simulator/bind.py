@@ -243,6 +243,7 @@ def _finish(plan: _Plan, statement: Statement) -> Instruction:
     if scalar_writes or "exec" in op.implicit:
         run = coherent(run, set(writes))
     reads = frozenset(plan.reads)
+    shadow = op.shadow if op.shadow_of is None else op.shadow_of(plan.keywords["mods"])
     return Instruction(
         statement=statement,
         run=run,
@@ -251,7 +252,7 @@ def _finish(plan: _Plan, statement: Statement) -> Instruction:
         writes=tuple(writes),
         touches=reads | frozenset(writes),
         preserve=plan.preserve,
-        shadow=op.shadow if not plan.before else None,
+        shadow=shadow if not plan.before else None,
         sources=tuple(plan.src),
     )
 

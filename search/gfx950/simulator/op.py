@@ -58,6 +58,7 @@ class Op:
         sets_scc: The instruction writes SCC.
         preserve: Bits of the destination that keep their old value.
         shadow: Rule for undefined bits; None: any undefined source bit makes every result bit undefined.
+        shadow_of: Makes that rule from the modifiers, where it depends on them.
         takes_modifiers: ``semantics`` gets ``mods`` (op_sel and the like) as a keyword.
         byte_destination: As ``takes_modifiers``; op_sel[2:4] choose the byte of the destination that changes.
         ignores_exec: The instruction writes whatever EXEC is.
@@ -72,6 +73,7 @@ class Op:
     sets_scc: bool = False
     preserve: int = 0
     shadow: ShadowRule | None = None
+    shadow_of: Callable[[Any], ShadowRule] | None = None
     takes_modifiers: bool = False
     byte_destination: bool = False
     ignores_exec: bool = False

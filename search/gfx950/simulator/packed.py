@@ -217,16 +217,20 @@ def _any16(values: Any, shadows: Any) -> Array:
     return rules.any_bit(shadows)
 
 
-def _bit_rule(values: Any, shadows: Any) -> Array:
-    return np.asarray(shadows[0] | shadows[1] | shadows[2])
+def _bit_rule(mods: Modifiers) -> rules.Rule:
+    return rules.truth_table(mods.bitop3)
+
+
+def _low_bit_rule(mods: Modifiers) -> rules.Rule:
+    return rules.low_half(rules.truth_table(mods.bitop3))
 
 
 OPS = table(
     [
         *_packed_table(),
         *_word_table(),
-        _op("v_bitop3_b32", v_bitop3_b32, "u32", "u32 u32 u32", takes_modifiers=True, shadow=_bit_rule),
+        _op("v_bitop3_b32", v_bitop3_b32, "u32", "u32 u32 u32", takes_modifiers=True, shadow_of=_bit_rule),
         _op("v_bitop3_b16", v_bitop3_b16, "u16", "u16 u16 u16", takes_modifiers=True, preserve=0xFFFF0000,
-            shadow=rules.low_half(_bit_rule)),
+            shadow_of=_low_bit_rule),
     ]
 )  # fmt: skip

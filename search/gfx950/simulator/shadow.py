@@ -49,6 +49,26 @@ def bitwise_or(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
     return np.asarray((p | q) & (p | ~x) & (q | ~y))
 
 
+def truth_table(code: int) -> Rule:
+    """Any function of the same bit of three sources: undefined where the undefined inputs can change it.
+
+    Args:
+        code: Result bit of inputs S0<<2 | S1<<1 | S2.
+    """
+
+    def apply(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+        never: Array = np.zeros((1, 1), np.uint32)
+        can_be = [never, never]
+        for row in range(8):
+            reached = ~never
+            for value, undefined, place in zip(values, shadows, (4, 2, 1), strict=True):
+                reached = reached & (undefined | (value if row & place else ~value))
+            can_be[code >> row & 1] = can_be[code >> row & 1] | reached
+        return np.asarray(can_be[0] & can_be[1])
+
+    return apply
+
+
 def low_bits_first(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
     """Sums: an undefined bit reaches the bits above it."""
     total = shadows[0]

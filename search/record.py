@@ -12,6 +12,7 @@ from search.columns import CHECKED, COLUMNS, COMPILED, FLAG, INTEGER, ORIGIN, TE
 from search.evaluate import Candidate, Evaluation, Value
 
 RECORD = "record"  # the user attribute of a trial
+FINAL = "final"  # that of one which repeats another in the finals of its study
 Record = dict[str, Value]
 _FACTS = {**TIMES, **COMPILED, **CHECKED, **ORIGIN}
 
@@ -54,7 +55,8 @@ def make_record(
         "study": study, "trial": trial, "target": target or str(device), "arch": device.arch,
         "cu_count": device.cu_count, "M": shape.M, "N": shape.N, "K": shape.K, "family": candidate.family,
         **candidate.config.to_dict(),
-        "outcome": evaluation.outcome, "reason": " ".join(evaluation.reason.split()), "evidence": evaluation.evidence,
+        "outcome": evaluation.outcome, "reason": " ".join(evaluation.reason.split()) or None,
+        "evidence": evaluation.evidence,
         **{name: _fact(name, value) for name, value in facts.items()},
     }  # fmt: skip
     record |= _objective(evaluation, record)

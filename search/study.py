@@ -22,6 +22,7 @@ from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.evaluate import Candidate, Evaluation, Evaluator, Value
 from search.points import Points, distributions, suggest
+from search.record import FINAL, RECORD
 from search.samplers import make_sampler
 
 Point = tuple[str, TileConfig]
@@ -91,7 +92,8 @@ class StudyRun:
             seeds: Points to try first, in order; illegal and tried ones are skipped.
             deadline_s: End, on the clock of ``time.monotonic``.
         """
-        earlier = [trial for trial in self.kept.get_trials(deepcopy=False) if "record" in trial.user_attrs]
+        kept = self.kept.get_trials(deepcopy=False)
+        earlier = [t for t in kept if RECORD in t.user_attrs and FINAL not in t.user_attrs]
         for trial in earlier:
             self._remember(trial.user_attrs["record"])
         total = min(trials, len(earlier) + self.points.untried)

@@ -1,10 +1,12 @@
-"""A sweep: one study a shape, in turn, on one target."""
+"""A sweep: one study a shape on one target, in turn, or one a GPU at a time where there are several."""
 
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,24 +18,30 @@ import pandas as pd
 import torch
 import triton
 from filelock import FileLock, Timeout
+from optuna.exceptions import StorageInternalError
+from sqlalchemy.exc import SQLAlchemyError
 
-from kernels.device import GFX950, DeviceKey
+from kernels.device import GFX950, DeviceKey, local_device
 from kernels.dispatch import load_dispatcher
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.source_hash import source_hash
+from search.device import DeviceEvaluator
 from search.evaluate import Candidate, Evaluation, Evaluator, Value
 from search.favourites import favourites
+from search.finals import decide
+from search.lane import FinalsFailedError
 from search.legal_set import LegalSet, legal_set
 from search.offline import OfflineEvaluator
 from search.points import Points
+from search.replay import PREFIX, ReplayEvaluator, is_replay
 from search.results import load, make_record
 from search.space import SearchSpace, load_spaces
 from search.storage import open_storage, storage_file
 from search.study import Point, Progress, StudyRun, point_of, unique
 
 SPACES = Path(__file__).resolve().parent.parent / "configs" / "spaces"
-TARGETS = ("auto", "gfx950", "local")
+TARGETS = ("auto", "gfx950", "local", "replay:PATH")
 NEIGHBOURS = 3  # winners of other shapes that are tried first
 
 
@@ -43,7 +51,7 @@ class SweepRequest:
 
     Args:
         shapes: To be searched, in order.
-        target: One of :data:`TARGETS`.
+        target: One of :data:`TARGETS`; ``auto`` is the local GPU where there is one, else gfx950 offline.
         families: Families to search; None takes all that have a space.
         trials: Trials a shape, those of earlier runs included.
         time_budget_s: Seconds for the whole sweep; None is no limit.
@@ -113,40 +121,46 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
     Raises:
         InputError: No such target, family or space; a storage that cannot be opened; another sweep holds it.
     """
-    device = resolve_target(request.target)
     spaces = load_spaces(request.spaces, request.families)
     location = request.storage or request.results
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with _only_writer(location):
         storage = open_storage(location, create=True)
-        evaluator = make_evaluator(device, request)
+        evaluator = make_evaluator(request)
+        device = evaluator.device
         sweep = _Sweep(request, device, spaces, storage, evaluator, reporter)
         reporter.start(device, evaluator, len(request.shapes))
         try:
             sweep.run()
         except KeyboardInterrupt:
             return SweepResult(device, sweep.studies, interrupted=True)
+        except (SQLAlchemyError, StorageInternalError, OSError) as error:
+            raise InputError(
+                f"{location}: a trial could not be stored ({str(error.__cause__ or error).splitlines()[0]}); "
+                "make room or name another folder with --results; the same command goes on"
+            ) from error
         finally:
             evaluator.close()
     return SweepResult(device, sweep.studies)
 
 
-def resolve_target(target: str) -> DeviceKey:
-    """Device that ``target`` means on this machine.
+def make_evaluator(request: SweepRequest) -> Evaluator:
+    """The evaluator for the request's target on this machine.
 
     Raises:
-        InputError: Unknown target, or ``local`` on a machine without a GPU.
+        InputError: Unknown target, ``local`` on a machine without a GPU, or a recorded sweep that cannot be read.
     """
+    target = request.target
+    if is_replay(target):
+        return ReplayEvaluator(Path(target.removeprefix(PREFIX)))
     if target not in TARGETS:
         raise InputError(f"unknown target {target!r}; choose one of {', '.join(TARGETS)}")
+    local = None if target == "gfx950" else local_device()
+    if local is not None:
+        return DeviceEvaluator(local, jobs=request.jobs)
     if target == "local":
-        raise InputError("--target local: measuring is not part of this version; use --target gfx950")
-    return GFX950
-
-
-def make_evaluator(device: DeviceKey, request: SweepRequest) -> Evaluator:
-    """The evaluator for ``device``."""
-    return OfflineEvaluator(device, jobs=request.jobs, cache=request.cache)
+        raise InputError("--target local: torch finds no GPU here; use --target gfx950 to search without one")
+    return OfflineEvaluator(GFX950, jobs=request.jobs, cache=request.cache)
 
 
 @contextmanager
@@ -180,20 +194,39 @@ class _Sweep:
     reporter: Reporter
     studies: dict[GemmShape, str] = field(default_factory=dict)
     winners: dict[GemmShape, Point] = field(default_factory=dict)
+    reporting: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
         request = self.request
         self.winners = _winners(load(request.storage or request.results), self.device)
         end_s = None if request.time_budget_s is None else time.monotonic() + request.time_budget_s
-        for index, shape in enumerate(request.shapes):
-            deadline_s = None
-            if end_s is not None:
-                left_s = end_s - time.monotonic()
-                if left_s <= 0:
-                    self.reporter.note(f"the time budget is spent; {len(request.shapes) - index} shapes are left")
-                    return
-                deadline_s = time.monotonic() + left_s / (len(request.shapes) - index)
-            self.search(shape, deadline_s)
+        lanes = self.evaluator.lanes if isinstance(self.evaluator, DeviceEvaluator) else 1
+        if lanes == 1:
+            for index in range(len(request.shapes)):
+                self.search_within(index, end_s, 1)
+            return
+        with ThreadPoolExecutor(lanes) as pool:
+            studies = [pool.submit(self.search_within, i, end_s, lanes) for i in range(len(request.shapes))]
+            try:
+                for study in studies:
+                    study.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                self.evaluator.close()  # cancels what the threads wait for
+                raise
+
+    def search_within(self, index: int, end_s: float | None, lanes: int) -> None:
+        """Search one shape; of the time that is left it takes an equal share."""
+        shapes = self.request.shapes
+        deadline_s = None
+        if end_s is not None:
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                with self.reporting:
+                    self.reporter.note(f"the time budget is spent; {shapes[index]} is left")
+                return
+            deadline_s = time.monotonic() + left_s / math.ceil((len(shapes) - index) / lanes)
+        self.search(shapes[index], deadline_s)
 
     def search(self, shape: GemmShape, deadline_s: float | None) -> None:
         request = self.request
@@ -203,7 +236,8 @@ class _Sweep:
 
         def notify(progress: Progress) -> None:
             last[:] = [progress]
-            self.reporter.progress(progress)
+            with self.reporting:
+                self.reporter.progress(progress)
 
         record = partial(_record, study=kept.study_name, device=self.device)
         run = StudyRun(kept, shape, self.evaluator, points, record, notify)
@@ -211,10 +245,24 @@ class _Sweep:
             sampler=request.sampler, seed=request.seed, trials=request.trials,
             seeds=self.seeds(shape, points), deadline_s=deadline_s,
         )  # fmt: skip
+        self.decide(kept, shape)
         best = _best_point(trial.user_attrs.get("record") for trial in kept.get_trials(deepcopy=False))
         if best is not None:
             self.winners[shape] = best
-        self.reporter.study_done(last[0])
+        with self.reporting:
+            self.reporter.study_done(last[0])
+
+    def decide(self, kept: optuna.Study, shape: GemmShape) -> None:
+        """Hold the finals of a measured study."""
+        if not isinstance(self.evaluator, DeviceEvaluator):
+            return
+        row = load_dispatcher(self.device).choose(shape)
+        incumbent = (row.family, row.config) if row.lookup.row and row.lookup.how == "exact" else None
+        try:
+            decide(kept, shape, self.evaluator, incumbent, self.request.seed)
+        except FinalsFailedError as error:
+            with self.reporting:
+                self.reporter.note(f"{shape}: no finals ({error}); the search's own times stand")
 
     def open_study(self, shape: GemmShape) -> optuna.Study:
         """The study of this key; the name holds everything that makes two trials comparable."""
@@ -242,7 +290,8 @@ class _Sweep:
                 found[family] = legal_set(space, shape, self.device)
             except InputError as error:
                 refusals.append(error)
-                self.reporter.note(str(error))
+                with self.reporting:
+                    self.reporter.note(str(error))
         if not found:
             raise refusals[-1]
         return found

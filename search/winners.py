@@ -72,8 +72,9 @@ def winners(
 
     Only ``ok`` trials of known families compete. Times that cannot be compared do not: measured trials exclude
     predicted ones, trials of the present kernels those of older ones, and the newest protocol or model the others.
-    Of the trials that are within the noise of the fastest, the incumbent wins, then a deterministic one, then the
-    one with fewer resources, then the faster one.
+    A trial that won the finals of its shape, timed side by side with the others, wins here. Elsewhere, of the trials
+    within the noise of the fastest, the incumbent wins, then a deterministic one, then the one with fewer resources,
+    then the faster one.
 
     Args:
         frame: Results with all columns.
@@ -139,9 +140,13 @@ def _comparable(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _winner(device: DeviceKey, shape: GemmShape, rows: pd.DataFrame, incumbents: list[Point]) -> Winner:
     best = rows.iloc[0]
-    tied = rows[rows["cost_us"] <= best["cost_us"] + _noise_us(rows, best)]
-    order = [(_preference(row, incumbents), label) for label, row in tied.iterrows()]
-    label = min(order, key=lambda item: item[0])[1]
+    selected = rows[rows["selected"].fillna(False)]
+    if len(selected):
+        label = selected["started"].sort_values(kind="stable").index[-1]
+    else:
+        tied = rows[rows["cost_us"] <= best["cost_us"] + _noise_us(rows, best)]
+        order = [(_preference(row, incumbents), label) for label, row in tied.iterrows()]
+        label = min(order, key=lambda item: item[0])[1]
     row = rows.loc[label]
     rest = rows["cost_us"].drop(label)
     cost_us = float(row["cost_us"])
@@ -149,10 +154,17 @@ def _winner(device: DeviceKey, shape: GemmShape, rows: pd.DataFrame, incumbents:
         device, shape, str(row["family"]), config_of(row), row["evidence"], cost_us,
         spread_us=_known(_spread_us(row)) if row["evidence"] == "measured" else None,
         deterministic=bool(row["safe"]),
-        margin=float(rest.iloc[0]) / cost_us - 1 if len(rest) else None,
+        margin=_margin(row, rest),
         roofline_fraction=_known(row["roofline_fraction"]),
         row=label,
     )  # fmt: skip
+
+
+def _margin(row: pd.Series[Any], rest: pd.Series[Any]) -> float | None:
+    """How much slower the next one is: by the paired differences of the finals, else by the times of the search."""
+    if not pd.isna(row["margin_us"]):
+        return float(row["margin_us"]) / float(row["cost_us"])
+    return float(rest.iloc[0]) / float(row["cost_us"]) - 1 if len(rest) else None
 
 
 def _noise_us(rows: pd.DataFrame, best: pd.Series[Any]) -> Any:

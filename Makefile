@@ -15,8 +15,8 @@ test: install check
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not gpu" $(ARGS)
 
 check: install
-	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
 
 install: $(VENV)/.installed
 

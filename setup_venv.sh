@@ -1,7 +1,7 @@
 #!/bin/sh
 # Usage: setup_venv.sh PYTHON VENV
-# Makes VENV and installs the project into it. Where PYTHON already imports torch, VENV sees PYTHON's packages and
-# torch and Triton stay as they are; else both come from PyPI in the versions of constraints.txt.
+# Makes VENV and installs the project into it. Where PYTHON already imports torch (a ROCm or CUDA image), VENV sees
+# PYTHON's packages, and its torch and Triton stay as they are; else both come from PyPI as constraints.txt says.
 set -eu
 python=$1
 venv=$2
@@ -10,28 +10,34 @@ venv=$2
     echo "error: $python is older than Python 3.10; choose another one with PYTHON=..." >&2
     exit 2
 }
+"$python" -m venv --clear "$venv"
+extras=torch,plot,test
+constraints=constraints.txt
 if "$python" -c 'import torch' 2>/dev/null; then
-    echo "$python has torch: its torch and Triton are used"
-    "$python" -m venv --clear --system-site-packages "$venv"
-    # Pin what is there, so that no dependency can replace it.
-    "$venv/bin/python" - <<'PY' >"$venv/constraints.txt"
+    echo "using the torch of $python"
+    # Not --system-site-packages: PYTHON may be in a virtual environment itself, which that option passes over.
+    site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    "$python" -c 'import sys; print(*(p for p in sys.path if p.endswith("-packages")), sep="\n")' >"$site/parent.pth"
+    if "$python" -c 'import triton' 2>/dev/null; then extras=plot,test; fi
+    # What is there is pinned, so that no dependency can replace it.
+    constraints=$venv/constraints.txt
+    "$venv/bin/python" - >"$constraints" <<'PY'
+import re
 from importlib.metadata import distributions
 from pathlib import Path
 
-kept = {d.name.lower(): d.version for d in distributions() if d.name}
-own = ("torch", "triton", "numpy")
+there = {re.sub(r"[-_.]+", "-", d.name).lower(): d.version for d in distributions()}
 for line in Path("constraints.txt").read_text().splitlines():
-    if line.split("=")[0].split(">")[0].strip().lower() not in kept:
+    name = re.match(r"[\w.-]*", line)[0]
+    if re.sub(r"[-_.]+", "-", name).lower() not in there:
         print(line)
-for name, version in sorted(kept.items()):
-    if name.startswith(own) or "triton" in name:
+for name, version in sorted(there.items()):
+    if name in ("torch", "numpy") or "triton" in name:
         print(f"{name}=={version}")
 PY
-    extras=plot,test
-    constraints=$venv/constraints.txt
-else
-    "$python" -m venv --clear "$venv"
-    extras=torch,plot,test
-    constraints=constraints.txt
 fi
 "$venv/bin/python" -m pip install --disable-pip-version-check --quiet --constraint "$constraints" --editable ".[$extras]"
+if [ ! -x "$venv/bin/ruff" ]; then # it came with PYTHON; its launcher looks for the program in VENV
+    "$venv/bin/python" -m pip install --disable-pip-version-check --quiet --constraint constraints.txt \
+        --ignore-installed --no-deps ruff
+fi

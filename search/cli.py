@@ -131,14 +131,16 @@ def inspect(
     query: Annotated[str | None, typer.Option(metavar="EXPR", help="Rows, by a pandas expression.")] = None,
     best: Annotated[bool, typer.Option("--best", help="Only the winner of each shape.")] = False,
     sort: Annotated[str | None, typer.Option(metavar="COLUMN", help="Sort; -COLUMN sorts downwards.")] = None,
-    columns: Annotated[str | None, typer.Option(metavar="A,B,…", help="Columns to show.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="Columns to show, by any name of the results.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Most rows to show.")] = None,
     to: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the rows as .csv or .parquet.")] = None,
     as_json: Json = False,
     plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw each search as PNG.")] = None,
 ) -> None:
     """Show the results: a summary of each shape, or the rows and columns that the options choose."""
-    from search.report import print_closing, print_rows
+    from search.report import overview, print_closing, print_rows
     from search.results import load, save
     from search.text_table import output_console
     from search.views import View, select, to_json
@@ -156,7 +158,7 @@ def inspect(
     if view == View() and not (to or plot):
         print_closing(frame, console)
     elif view != View():
-        print_rows(rows, console)
+        print_rows(rows if columns else overview(rows), console)
     for path in ([to] if to else []) + paths:
         console.print(f"wrote {path}", soft_wrap=True)
 

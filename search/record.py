@@ -8,13 +8,13 @@ from numbers import Real
 
 from kernels.device import DeviceKey
 from kernels.source_hash import source_hash
-from search.columns import CHECKED, COLUMNS, COMPILED, FLAG, INTEGER, ORIGIN, TEXT, TIMES
+from search.columns import CHECKED, COLUMNS, COMPILED, EXECUTED, FLAG, INTEGER, ORIGIN, TEXT, TIMES
 from search.evaluate import Candidate, Evaluation, Value
 
 RECORD = "record"  # the user attribute of a trial
 FINAL = "final"  # that of one which repeats another in the finals of its study
 Record = dict[str, Value]
-_FACTS = {**TIMES, **COMPILED, **CHECKED, **ORIGIN}
+_FACTS = {**TIMES, **COMPILED, **CHECKED, **EXECUTED, **ORIGIN}
 
 
 def make_record(

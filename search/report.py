@@ -15,9 +15,14 @@ from kernels.problem import GemmShape
 from kernels.table_rows import EVIDENCE
 from search.evaluate import OUTCOMES
 from search.text_table import TextTable, print_table
-from search.winners import Winner, shapes_of, winners
+from search.winners import Winner, config_of, shapes_of, winners
 
 TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K")
+OVERVIEW = (
+    "M", "N", "K", "family", "outcome", "time_us", "predicted_us", "bound", "roofline_fraction", "vgprs", "lds_bytes",
+    "occupancy", "reason",
+)  # fmt: skip
+KEYS = 4  # of these, the ones before the configuration
 USUAL = {"split_k": "split", "num_warps": "warps", "num_stages": "stages"}  # shown always, by these words
 
 
@@ -104,6 +109,14 @@ def print_closing(frame: pd.DataFrame, console: Console) -> list[Summary]:
     summaries = summarize(frame)
     print_table(closing_table(summaries), console)
     return summaries
+
+
+def overview(frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns that people look at first, the configuration of each trial in a few words."""
+    configurations = [compact(config_of(row)) for _, row in frame.iterrows()]
+    return frame[list(OVERVIEW)].assign(configuration=configurations)[
+        [*OVERVIEW[:KEYS], "configuration", *OVERVIEW[KEYS:]]
+    ]
 
 
 def print_rows(frame: pd.DataFrame, console: Console) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from kernels.config import TileConfig, violations
@@ -25,6 +27,7 @@ LAST = math.inf  # where an unknown resource sorts
 KEY = ["arch", "cu_count", "N", "K", "M"]  # of one competition
 
 Point = tuple[str, TileConfig]
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -81,11 +84,12 @@ def winners(
         incumbents: Table whose rows win ties on its own device.
         deterministic_only: Leave out trials whose result may vary.
     """
+    trials = _Trials.of(_eligible(frame, deterministic_only))
     found = []
-    for device, shape, rows in _groups(_eligible(frame, deterministic_only)):
-        legal = rows[_legal(rows, shape, device)]
-        if len(legal):
-            found.append(_winner(device, shape, _comparable(legal), _points(incumbents, device, shape)))
+    for device, shape, members in trials.groups():
+        best = trials.comparable(trials.legal(members, shape, device))
+        if len(best):
+            found.append(trials.winner(device, shape, best, _points(incumbents, device, shape)))
     return found
 
 
@@ -96,87 +100,105 @@ def _points(table: TunedTable | None, device: DeviceKey, shape: GemmShape) -> li
 
 
 def _eligible(frame: pd.DataFrame, deterministic_only: bool) -> pd.DataFrame:
-    """Trials that may win, with ``cost_us`` and ``safe`` (deterministic) added."""
+    """Trials that may win, oldest first, the latest of each configuration and kind of time, with what decides.
+
+    Adds ``cost_us``, ``safe`` (deterministic), ``how`` (protocol or model) and ``present`` (of today's kernels).
+    """
     rows = frame[(frame["outcome"] == "ok").fillna(False) & frame["family"].isin(list(FAMILIES))].copy()
     measured = (rows["evidence"] == "measured").fillna(False)
+    always = rows["family"].map({name: family.deterministic for name, family in FAMILIES.items()}).astype("boolean")
     rows["cost_us"] = rows["time_us"].where(measured, rows["predicted_us"])
-    rows["safe"] = rows["family"].map({name: family.deterministic for name, family in FAMILIES.items()}).astype(
-        "boolean"
-    ) & rows["deterministic"].fillna(True)
-    rows = rows[rows["cost_us"].notna() & rows["evidence"].notna()]
-    return rows[rows["safe"]] if deterministic_only else rows
-
-
-def _groups(rows: pd.DataFrame) -> Iterator[tuple[DeviceKey, GemmShape, pd.DataFrame]]:
-    key: Any
-    for key, group in rows.groupby(KEY, sort=True):
-        arch, cu_count, N, K, M = key
-        yield DeviceKey(str(arch), int(cu_count)), GemmShape(int(M), int(N), int(K)), group
-
-
-def _legal(rows: pd.DataFrame, shape: GemmShape, device: DeviceKey) -> Any:
-    """Which configurations today's rules allow; older trials may have been judged by others."""
-    legal = pd.Series(True, index=rows.index)
-    for name, part in rows.groupby("family"):
-        config_type = FAMILIES[str(name)].config_type
-        columns = {knob: part[knob].fillna(value).to_numpy() for knob, value in config_type().to_dict().items()}
-        for _, broken in violations(config_type, columns, shape, device):
-            legal.loc[part.index] &= ~broken
-    return legal
-
-
-def _comparable(rows: pd.DataFrame) -> pd.DataFrame:
-    """The best-evidenced trials of one kind of time, the latest of each configuration, fastest first."""
-    measured = rows["evidence"] == "measured"
-    rows = rows[measured] if measured.any() else rows
-    present = (rows["source_hash"] == source_hash()).fillna(False)
-    rows = rows[present] if present.any() else rows
+    rows["safe"] = always & rows["deterministic"].fillna(True)
+    rows["how"] = rows["protocol"].where(measured, rows["model"]).fillna("")
+    rows["present"] = (rows["source_hash"] == source_hash()).fillna(False)
+    rows = rows[rows["cost_us"].notna() & rows["evidence"].notna() & (rows["safe"] | (not deterministic_only))]
     rows = rows.sort_values(["started", "trial"], na_position="first", kind="stable")
-    how = rows["protocol"] if measured.any() else rows["model"]
-    same = how.isna() if how.iloc[-1] is pd.NA else (how == how.iloc[-1]).fillna(False)
-    latest = rows[same].drop_duplicates(["family", *CONFIG], keep="last")
-    return latest.sort_values("cost_us", kind="stable")
+    return rows.drop_duplicates([*KEY, "family", *CONFIG, "evidence", "how", "present"], keep="last")
 
 
-def _winner(device: DeviceKey, shape: GemmShape, rows: pd.DataFrame, incumbents: list[Point]) -> Winner:
-    best = rows.iloc[0]
-    selected = rows[rows["selected"].fillna(False)]
-    if len(selected):
-        label = selected["started"].sort_values(kind="stable").index[-1]
-    else:
-        tied = rows[rows["cost_us"] <= best["cost_us"] + _noise_us(rows, best)]
-        order = [(_preference(row, incumbents), label) for label, row in tied.iterrows()]
-        label = min(order, key=lambda item: item[0])[1]
-    row = rows.loc[label]
-    rest = rows["cost_us"].drop(label)
-    cost_us = float(row["cost_us"])
-    return Winner(
-        device, shape, str(row["family"]), config_of(row), row["evidence"], cost_us,
-        spread_us=_known(_spread_us(row)) if row["evidence"] == "measured" else None,
-        deterministic=bool(row["safe"]),
-        margin=_margin(row, rest),
-        roofline_fraction=_known(row["roofline_fraction"]),
-        row=label,
-    )  # fmt: skip
+@dataclass(frozen=True)
+class _Trials:
+    """Eligible trials as arrays [trials], so that thousands of shapes take seconds.
 
+    Args:
+        rows: The trials.
+        cost_us: What is minimised.
+        spread_us: Width of the measured interval, 0 where unknown.
+        measured: Whether the cost was measured.
+        present: Whether today's kernels ran.
+        how: Protocol or model.
+        knobs: Configuration fields of each family, defaults where NA.
+    """
 
-def _margin(row: pd.Series[Any], rest: pd.Series[Any]) -> float | None:
-    """How much slower the next one is: by the paired differences of the finals, else by the times of the search."""
-    if not pd.isna(row["margin_us"]):
-        return float(row["margin_us"]) / float(row["cost_us"])
-    return float(rest.iloc[0]) / float(row["cost_us"]) - 1 if len(rest) else None
+    rows: pd.DataFrame
+    cost_us: Array
+    spread_us: Array
+    measured: Array
+    present: Array
+    how: Array
+    knobs: Mapping[str, Mapping[str, Array]]
 
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> _Trials:
+        """Arrays of ``rows``."""
+        spread_us = (rows["time_hi_us"] - rows["time_lo_us"]).fillna(0.0)
+        knobs = {
+            name: {
+                knob: rows[knob].fillna(value).to_numpy(dtype=type(value) if isinstance(value, int) else object)
+                for knob, value in family.config_type().to_dict().items()
+            }
+            for name, family in FAMILIES.items()
+        }
+        return cls(
+            rows, rows["cost_us"].to_numpy(float), spread_us.to_numpy(float),
+            (rows["evidence"] == "measured").to_numpy(bool), rows["present"].to_numpy(bool),
+            rows["how"].to_numpy(object), knobs,
+        )  # fmt: skip
 
-def _noise_us(rows: pd.DataFrame, best: pd.Series[Any]) -> Any:
-    """How far each trial may lie behind the fastest without being slower: the wider of the two spreads."""
-    if best["evidence"] == "predicted":
-        return best["cost_us"] * PREDICTED_TIE
-    own = (rows["time_hi_us"] - rows["time_lo_us"]).fillna(0.0)
-    return own.clip(lower=_known(_spread_us(best)) or 0.0)
+    def groups(self) -> Iterator[tuple[DeviceKey, GemmShape, Array]]:
+        """Positions of the trials of each (device, shape), oldest first."""
+        found: dict[Any, Any] = dict(self.rows.groupby(KEY, sort=True).indices)
+        for (arch, cu_count, N, K, M), members in sorted(found.items()):
+            yield DeviceKey(str(arch), int(cu_count)), GemmShape(int(M), int(N), int(K)), members
 
+    def legal(self, members: Array, shape: GemmShape, device: DeviceKey) -> Array:
+        """Those that today's rules allow; older trials may have been judged by others."""
+        names = self.rows["family"].to_numpy(object)[members]
+        legal = np.ones(len(members), bool)
+        for name in set(names):
+            mine = names == name
+            columns = {knob: values[members[mine]] for knob, values in self.knobs[name].items()}
+            for _, broken in violations(FAMILIES[name].config_type, columns, shape, device):
+                legal[mine] &= ~broken
+        return members[legal]
 
-def _spread_us(row: pd.Series[Any]) -> Any:
-    return row["time_hi_us"] - row["time_lo_us"]
+    def comparable(self, members: Array) -> Array:
+        """The best-evidenced trials with one kind of time, fastest first."""
+        for better in (self.measured, self.present):
+            chosen = members[better[members]]
+            members = chosen if len(chosen) else members
+        same: Array = members[self.how[members] == self.how[members[-1:]]]
+        order: Array = np.argsort(self.cost_us[same], kind="stable")
+        return same.take(order)
+
+    def winner(self, device: DeviceKey, shape: GemmShape, members: Array, incumbents: list[Point]) -> Winner:
+        """The one to prefer among those that are as good as the fastest, ``members[0]``."""
+        costs_us, spreads_us = self.cost_us[members], self.spread_us[members]
+        measured = bool(self.measured[members[0]])
+        noise_us = np.maximum(spreads_us, spreads_us[0]) if measured else costs_us[0] * PREDICTED_TIE
+        tied = members[costs_us <= costs_us[0] + noise_us]
+        rows = [self.rows.iloc[int(position)] for position in tied]
+        row = min(rows, key=lambda row: _preference(row, incumbents)) if len(rows) > 1 else rows[0]
+        rest = [cost for cost, position in zip(costs_us, members, strict=True) if self.rows.index[position] != row.name]
+        cost_us = float(row["cost_us"])
+        return Winner(
+            device, shape, str(row["family"]), config_of(row), row["evidence"], cost_us,
+            spread_us=_known(row["time_hi_us"] - row["time_lo_us"]) if measured else None,
+            deterministic=bool(row["safe"]),
+            margin=float(rest[0]) / cost_us - 1 if rest else None,
+            roofline_fraction=_known(row["roofline_fraction"]),
+            row=row.name,
+        )  # fmt: skip
 
 
 def _known(value: Any) -> float | None:

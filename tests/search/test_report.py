@@ -8,7 +8,7 @@ from result_rows import ATOMIC, failed, measured, predicted, results
 from rich.console import Console
 
 from kernels.config import SplitKAtomicConfig, TileConfig
-from search.report import closing_table, compact, print_closing, print_rows, summarize
+from search.report import closing_table, compact, overview, print_closing, print_rows, summarize
 from search.text_table import TextTable, output_console, print_table
 
 
@@ -86,3 +86,9 @@ def test_no_rows_print_their_number() -> None:
     out = io.StringIO()
     print_rows(results(), output_console(out))
     assert out.getvalue() == "0 rows\n"
+
+
+def test_overview_has_the_configuration_in_words_and_few_columns() -> None:
+    view = overview(results(predicted(9.0, num_warps=8)))
+    assert view["configuration"].tolist() == ["16x64x256, warps 8, stages 2"]
+    assert list(view.columns)[:6] == ["M", "N", "K", "family", "configuration", "outcome"]

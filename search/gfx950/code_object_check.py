@@ -1,0 +1,206 @@
+"""Executes AITER's FP4 GEMM kernels on the simulator and compares C with the float64 reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kernels.code_object_launch import (
+    THREADS,
+    CodeObjectCoverage,
+    argument_values,
+    launch_grid,
+    pack_arguments,
+)
+from kernels.code_objects import CodeObject, accumulates_in_bf16, slice_elements
+from kernels.errors import WrongResultError
+from kernels.formats import Mxfp4Tensor, quantize
+from kernels.layouts import padded_scale_shape, shuffle_scales, shuffle_weight
+from kernels.problem import BLOCK, GemmShape
+from kernels.reference import compare
+from kernels.tiling import GridIndex
+from kernels.weights import PackedWeight
+from search.gfx950.simulator import Buffer, Histogram, Kernel, Launch, simulate
+
+Array = npt.NDArray[Any]
+UNWRITTEN: Final = 0xFFFF  # bf16 NaN
+POISON: Final = 0xFF  # E8M0 NaN
+BF16_ROUNDOFF: Final = 2.0**-8  # half a step of a significand of 8 bits, relative
+MAX_ULP: Final = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Operands:
+    """What a kernel reads, and the values that it stands for.
+
+    Args:
+        shape: Problem.
+        codes: [M, K // 2] uint8, A.
+        scales: Shuffled scales of A, padded.
+        weight: B.
+        a_values: [M, K] float64.
+        b_values: [N, K] float64.
+    """
+
+    shape: GemmShape
+    codes: torch.Tensor
+    scales: torch.Tensor
+    weight: PackedWeight
+    a_values: torch.Tensor
+    b_values: torch.Tensor
+
+    def product(self, ks: slice = slice(None)) -> torch.Tensor:
+        """C [M, N] in float64 over a part of K."""
+        return self.a_values[:, ks] @ self.b_values[:, ks].T
+
+    def magnitude(self, slice_k: int) -> torch.Tensor:
+        """Sum of |partial product| over slices of ``slice_k`` elements, [M, N] float64."""
+        parts = [self.product(slice(first, first + slice_k)).abs() for first in range(0, self.shape.K, slice_k)]
+        return torch.stack(parts).sum(0)
+
+
+@dataclass(frozen=True)
+class CheckedRun:
+    """A right execution.
+
+    Args:
+        histogram: Executed instructions.
+        elements: Values compared.
+        max_rel_error: Largest relative error.
+    """
+
+    histogram: Histogram
+    elements: int
+    max_rel_error: float
+
+
+def random_operands(shape: GemmShape, seed: int, column_pad: int = POISON) -> Operands:
+    """Normal values whose blocks differ in scale; padding rows of the scales hold NaN.
+
+    Args:
+        shape: Problem.
+        seed: Of the random numbers.
+        column_pad: Byte between K // 32 and the next multiple of 8 of each row of scales.
+    """
+    random = torch.Generator().manual_seed(seed)
+    a = quantize(_blocks(shape.M, shape.K, random).to(torch.bfloat16))
+    b = quantize(_blocks(shape.N, shape.K, random))
+    weight = PackedWeight.from_shuffled(
+        shuffle_weight(b.codes), padded_scales(b.scales, column_pad), N=shape.N, K=shape.K
+    )
+    return Operands(
+        shape, a.codes, padded_scales(a.scales, column_pad), weight, _values(a), _values(b)
+    )  # fmt: skip
+
+
+def _blocks(rows: int, K: int, random: torch.Generator) -> torch.Tensor:
+    exponents = torch.randint(-2, 3, (rows, K // BLOCK, 1), generator=random)
+    return torch.randn(rows, K // BLOCK, BLOCK, generator=random).mul_(torch.exp2(exponents)).reshape(rows, K)
+
+
+def _values(tensor: Mxfp4Tensor) -> torch.Tensor:
+    return tensor.dequantize(torch.float64)
+
+
+def padded_scales(scales: torch.Tensor, column_pad: int) -> torch.Tensor:
+    """Scales [rows, K // 32] shuffled, rows padded with NaN and columns with ``column_pad``."""
+    rows, groups = scales.shape
+    padded = torch.full(padded_scale_shape(rows, groups), POISON, dtype=torch.uint8)
+    padded[:rows, groups:] = column_pad
+    padded[:rows, :groups] = scales
+    return shuffle_scales(padded)
+
+
+def run_checked(
+    kernel: Kernel,
+    code_object: CodeObject,
+    operands: Operands,
+    log2_k_split: int = 0,
+    tiles: Sequence[tuple[range, range]] = (),
+) -> CheckedRun:
+    """Execute the workgroups behind ``tiles`` and compare what they must and must not store.
+
+    Args:
+        kernel: ``code_object``, loaded.
+        code_object: Tile and limits.
+        operands: Of the problem.
+        log2_k_split: See :func:`kernels.code_objects.check`; 0 demands C up to one bf16 step, more an error of at most
+            slices x 2**-8 x the sum of the slices' magnitudes, which bounds bf16 sums in any order.
+        tiles: (rows, columns) of C; default all of C.
+
+    Raises:
+        WrongResultError: A finding of the simulator, a wrong element, or a store beside the tiles.
+        SimulationError: The simulator does not model an instruction.
+    """
+    shape = operands.shape
+    coverage = CodeObjectCoverage(shape, code_object, log2_k_split)
+    regions = [coverage.extent(*tile) for tile in tiles or [(range(shape.M), range(shape.N))]]
+    chosen = [index for region in regions for index in coverage.workgroups(*region)]
+    initial = 0 if accumulates_in_bf16(log2_k_split) else UNWRITTEN
+    out = np.full((shape.M, shape.N), initial, np.uint16)
+    histogram = _execute(kernel, code_object, operands, log2_k_split, out, list(dict.fromkeys(chosen)))
+    inside = np.zeros(out.shape, np.bool_)
+    for rows, columns in regions:
+        inside[rows.start : rows.stop, columns.start : columns.stop] = True
+    stray = np.argwhere(~inside & (out != initial))
+    if len(stray):
+        raise WrongResultError(f"C[{stray[0][0]}, {stray[0][1]}] and {len(stray) - 1} others belong to other tiles")
+    return CheckedRun(histogram, int(inside.sum()), _compare(out, inside, operands, log2_k_split))
+
+
+def _execute(
+    kernel: Kernel, code_object: CodeObject, operands: Operands, log2_k_split: int, out: Array, chosen: list[GridIndex]
+) -> Histogram:
+    shape = operands.shape
+    arguments = {
+        "out": Buffer(out, initialised=accumulates_in_bf16(log2_k_split)),
+        "a": operands.codes.numpy(),
+        "a_scale": operands.scales.numpy(),
+        "b": operands.weight.data.numpy(),
+        "b_scale": operands.weight.scale.numpy(),
+    }
+    launch = Launch(
+        arguments,
+        launch_grid(shape, code_object, log2_k_split),
+        (THREADS, 1, 1),
+        pack=lambda addresses: pack_arguments(argument_values(shape, addresses, log2_k_split)),
+    )
+    result = simulate(kernel, launch, chosen)
+    if result.findings:
+        raise WrongResultError(f"{result.findings[0]} (and {len(result.findings) - 1} more findings)")
+    return result.histogram
+
+
+def _compare(out: Array, inside: Array, operands: Operands, log2_k_split: int) -> float:
+    """Largest relative error of the elements ``inside``.
+
+    Raises:
+        WrongResultError: An element is off.
+    """
+    mask = torch.from_numpy(inside)
+    actual = torch.from_numpy(out).view(torch.bfloat16)[mask]
+    reference = operands.product()[mask]
+    report = compare(actual, reference, ulp=MAX_ULP)
+    wrong = report.mismatches
+    if accumulates_in_bf16(log2_k_split):
+        error = (actual.to(torch.float64) - reference).abs()
+        wrong = int((~(error <= _allowed(operands, log2_k_split)[mask])).sum())
+    if wrong:
+        raise WrongResultError(f"{wrong} of {report.elements} elements are wrong, largest error {report.max_abs:g}")
+    return report.max_rel
+
+
+def _allowed(operands: Operands, log2_k_split: int) -> torch.Tensor:
+    """Largest error of bf16 partial sums added in bf16, in any order, [M, N].
+
+    Source: each slice is rounded once, and each addition but the first (to zero) once: slices x 2**-8 of the sum of
+    the magnitudes to first order (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
+    """
+    slice_k = slice_elements(operands.shape.K, log2_k_split)
+    slices = -(-operands.shape.K // slice_k)
+    return operands.magnitude(slice_k) * (slices * BF16_ROUNDOFF * (1 + BF16_ROUNDOFF) ** slices)

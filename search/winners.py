@@ -125,6 +125,7 @@ class _Trials:
         cost_us: What is minimised.
         spread_us: Width of the measured interval, 0 where unknown.
         measured: Whether the cost was measured.
+        selected: Whether the trial won the finals of its study.
         present: Whether today's kernels ran.
         how: Protocol or model.
         knobs: Configuration fields of each family, defaults where NA.
@@ -134,6 +135,7 @@ class _Trials:
     cost_us: Array
     spread_us: Array
     measured: Array
+    selected: Array
     present: Array
     how: Array
     knobs: Mapping[str, Mapping[str, Array]]
@@ -151,7 +153,8 @@ class _Trials:
         }
         return cls(
             rows, rows["cost_us"].to_numpy(float), spread_us.to_numpy(float),
-            (rows["evidence"] == "measured").to_numpy(bool), rows["present"].to_numpy(bool),
+            (rows["evidence"] == "measured").to_numpy(bool), rows["selected"].fillna(False).to_numpy(bool),
+            rows["present"].to_numpy(bool),
             rows["how"].to_numpy(object), knobs,
         )  # fmt: skip
 
@@ -187,6 +190,9 @@ class _Trials:
         measured = bool(self.measured[members[0]])
         noise_us = np.maximum(spreads_us, spreads_us[0]) if measured else costs_us[0] * PREDICTED_TIE
         tied = members[costs_us <= costs_us[0] + noise_us]
+        finals = members[self.selected[members]]
+        if len(finals):
+            tied = np.array([finals.max()])  # the latest
         rows = [self.rows.iloc[int(position)] for position in tied]
         row = min(rows, key=lambda row: _preference(row, incumbents)) if len(rows) > 1 else rows[0]
         rest = [cost for cost, position in zip(costs_us, members, strict=True) if self.rows.index[position] != row.name]
@@ -195,7 +201,7 @@ class _Trials:
             device, shape, str(row["family"]), config_of(row), row["evidence"], cost_us,
             spread_us=_known(row["time_hi_us"] - row["time_lo_us"]) if measured else None,
             deterministic=bool(row["safe"]),
-            margin=float(rest[0]) / cost_us - 1 if rest else None,
+            margin=_margin(row, rest),
             roofline_fraction=_known(row["roofline_fraction"]),
             row=row.name,
         )  # fmt: skip
@@ -203,6 +209,13 @@ class _Trials:
 
 def _known(value: Any) -> float | None:
     return None if pd.isna(value) else float(value)
+
+
+def _margin(row: pd.Series[Any], rest: list[Any]) -> float | None:
+    """How much slower the next one is: by the paired differences of the finals, else by the times of the search."""
+    if not pd.isna(row["margin_us"]):
+        return float(row["margin_us"]) / float(row["cost_us"])
+    return float(rest[0]) / float(row["cost_us"]) - 1 if rest else None
 
 
 def _preference(row: pd.Series[Any], incumbents: list[Point]) -> tuple[Any, ...]:

@@ -61,6 +61,21 @@ def test_inside_the_noise_the_incumbent_then_determinism_then_fewer_resources_de
     assert only(winners(frame, loser)).config.num_warps == 8
 
 
+def test_winner_of_the_latest_finals_wins_against_a_faster_single_time() -> None:
+    lucky = measured(7.0, num_warps=2)
+    earlier = measured(8.0, selected=True, num_warps=4, started="2026-11-30T11:00:00+00:00")
+    final = measured(9.0, selected=True, num_warps=8, started="2026-11-30T12:00:00+00:00")
+    beaten = measured(8.9, selected=False, num_warps=16, started="2026-11-30T12:00:00+00:00")
+    winner = only(winners(results(lucky, earlier, final, beaten)))
+    assert winner.config.num_warps == 8
+    assert winner.margin == pytest.approx(7.0 / 9.0 - 1)
+
+
+def test_margin_of_finals_is_that_of_their_paired_differences() -> None:
+    final = measured(8.0, selected=True, margin_us=0.4)
+    assert only(winners(results(final, measured(7.0, num_warps=8)))).margin == pytest.approx(0.05)
+
+
 def test_margin_is_negative_where_a_slower_trial_wins_a_tie() -> None:
     frame = results(measured(10.0, 1.0, vgprs=256), measured(10.5, 0.1, vgprs=100, num_warps=8))
     winner = only(winners(frame))

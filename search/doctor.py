@@ -55,7 +55,7 @@ def examine(results: Path, storage: str | None = None) -> list[Check]:
 
     Args:
         results: Folder of the results; only whether it can be written is tested.
-        storage: Where studies would live instead, for display.
+        storage: Where studies would live instead; a database server is not contacted.
     """
     return [
         _python(), _torch(), _triton(), *_gpus(), _cross_compiler(), _hip_compiler(), _objdump(), _aiter(),
@@ -178,13 +178,14 @@ def _optuna(results: Path, storage: str | None) -> Check:
     version = f"Optuna {_version('optuna')}"
     if storage is not None and "://" in storage:
         return Check("storage", "ok", f"{version}, {storage.split('://')[0]} database, not contacted")
-    folder = next(place for place in (results.resolve(), *results.resolve().parents) if place.exists())
+    where = results if storage is None else Path(storage).parent
+    folder = next(place for place in (where.resolve(), *where.resolve().parents) if place.exists())
     try:
         with tempfile.TemporaryFile(dir=folder):
-            return Check("storage", "ok", f"{version}, {results} can be written")
+            return Check("storage", "ok", f"{version}, {where} can be written")
     except OSError as error:
         return Check(
-            "storage", "warning", f"{version}, {results}: {error.strerror}", "name another folder with --results"
+            "storage", "warning", f"{version}, {where}: {error.strerror}", "name another folder with --results"
         )
 
 

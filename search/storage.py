@@ -7,7 +7,8 @@ from pathlib import Path
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from kernels.errors import InputError
 
@@ -28,12 +29,20 @@ def open_storage(location: Path | str, *, create: bool) -> BaseStorage:
         InputError: Nothing there and not ``create``, not writable, not a storage, unreachable, no driver.
     """
     if "://" in str(location):
-        return _database(str(location), str(location))
+        return _database(str(location), _without_password(str(location)))
     path = storage_file(Path(location))
     _prepare(path, create)
     if path.suffix in JOURNAL_SUFFIXES:
         return _journal(path)
     return _database(f"sqlite:///{path}", str(path))
+
+
+def _without_password(url: str) -> str:
+    """``url`` as it may be shown."""
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        return f"{url.partition('://')[0]}://..."
 
 
 def storage_file(path: Path) -> Path:

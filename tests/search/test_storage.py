@@ -34,6 +34,13 @@ def test_broken_url_is_one_line(url: str) -> None:
     assert str(caught.value).endswith("check --storage") and "\n" not in str(caught.value)
 
 
+def test_password_is_not_shown() -> None:
+    for url in ("nonsense://user:secret@host/db", "nonsense://user:secret@host:port/db"):
+        with pytest.raises(InputError) as caught:
+            open_storage(url, create=True)
+        assert "secret" not in str(caught.value) and str(caught.value).startswith("nonsense://")
+
+
 def test_file_that_is_no_database_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "studies.db").write_text("these are not studies")
     with pytest.raises(InputError, match=r"studies\.db: not a storage that Optuna can open \(.*not a database"):

@@ -178,7 +178,7 @@ def time_launches(
     """Time of one of ``launches``, which go round sets of ``one_set_bytes`` each."""
     host_us = host_launch_us(gpu, launches[0])
     count = protocol.launches_per_sample(one_set_bytes, len(launches))
-    graph = gpu.capture([launches[i % len(launches)] for i in range(count)])
+    graph = gpu.capture(repeated(launches, count))
     timing = sample_until_sure(partial(gpu.replay_us, graph), protocol, count, best_us=best_us)
     rotated = one_set_bytes * len(launches) if protocol.cold else 0
     return replace(timing, rotated_bytes=rotated, host_launch_us=host_us)
@@ -193,20 +193,41 @@ def measure_finals(task: FinalTask, gpu: Gpu) -> FinalTimes:
     """
     shape = task.candidates[0].shape
     sets = rotation_of(shape, gpu, task.protocol)
-    rounds_of_launches = [_launches(candidate, sets, gpu) for candidate in task.candidates]
+    contenders = [launches_of(candidate, sets, gpu) for candidate in task.candidates]
     if task.dispatched:
-        rounds_of_launches.append(dispatcher_launch(task.candidates[0], sets, gpu.origin().device))
+        contenders.append(dispatcher_launch(task.candidates[0], sets, gpu.origin().device))
     count = task.protocol.launches_per_sample(set_bytes(sets[0]), len(sets))
-    graphs: list[Any] = []
-    for launches in rounds_of_launches:
+    return side_by_side([repeated(launches, count) for launches in contenders], gpu, task.rounds, task.seed)
+
+
+def repeated(launches: Sequence[Launch], count: int) -> list[Launch]:
+    """``count`` launches that go round ``launches``."""
+    return [launches[i % len(launches)] for i in range(count)]
+
+
+def side_by_side(contenders: Sequence[Sequence[Launch]], gpu: Gpu, rounds: int, seed: int) -> FinalTimes:
+    """Time of one launch of each contender [round][contender]; the order within a round is random.
+
+    Args:
+        contenders: Launches that make one sample of each.
+        gpu: Where they run.
+        rounds: Samples of each.
+        seed: Of the orders.
+
+    Raises:
+        BrokenMeasurementError: A time that cannot be.
+    """
+    graphs: list[tuple[Any, int]] = []
+    for launches in contenders:
         launches[0]()
         gpu.synchronize()
-        graphs.append(gpu.capture([launches[i % len(launches)] for i in range(count)]))
-    order = random.Random(task.seed)
-    return FinalTimes(tuple(_round(graphs, count, gpu, order) for _ in range(task.rounds)))
+        graphs.append((gpu.capture(launches), len(launches)))
+    order = random.Random(seed)
+    return FinalTimes(tuple(_round(graphs, gpu, order) for _ in range(rounds)))
 
 
-def _launches(candidate: Candidate, sets: Sequence[Tensors], gpu: Gpu) -> list[Launch]:
+def launches_of(candidate: Candidate, sets: Sequence[Tensors], gpu: Gpu) -> list[Launch]:
+    """Launches of ``candidate``, one a set, that share workspaces."""
     program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)
     shared = {b.name: t for b, t in zip(program.workspaces, _workspaces(program, gpu), strict=True)}
     return [partial(gpu.launch, program, one | shared) for one in sets]
@@ -217,13 +238,13 @@ def _workspaces(program: Program, gpu: Gpu) -> list[torch.Tensor]:
     return [working[buffer.name] for buffer in program.workspaces]
 
 
-def _round(graphs: Sequence[Any], count: int, gpu: Gpu, order: random.Random) -> tuple[float, ...]:
+def _round(graphs: Sequence[tuple[Any, int]], gpu: Gpu, order: random.Random) -> tuple[float, ...]:
     turn = list(range(len(graphs)))
     order.shuffle(turn)
     times = dict.fromkeys(turn, 0.0)
     for i in turn:
-        sample = gpu.replay_us(graphs[i], 3)
-        times[i] = median_interval(sample)[1] / count
+        graph, launches = graphs[i]
+        times[i] = median_interval(gpu.replay_us(graph, 3))[1] / launches
         if not times[i] > 0:
             raise BrokenMeasurementError(f"broken measurement: a replay took {times[i]} us")
     return tuple(times[i] for i in range(len(graphs)))

@@ -39,7 +39,7 @@ class FakeGpu:
     fault: RuntimeError | None = None
     broken: bool = False
     refusal: Exception | None = None
-    torch_device: torch.device = torch.device("cpu")
+    torch_device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     launched: int = 0
     replayed: int = 0
     captured: list[int] = field(default_factory=list)

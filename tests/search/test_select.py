@@ -21,7 +21,9 @@ def one(index: int, time_us: float, width: float = 0.2, **rest: object) -> Final
     return Finalist(candidate, time_us, time_us - width / 2, time_us + width / 2, **given)  # type: ignore[arg-type]
 
 
-def noisy(means: Sequence[float], sigma: float, rounds: int = 40, drift: float = 0.0, seed: int = 0) -> list[list[float]]:
+def noisy(
+    means: Sequence[float], sigma: float, rounds: int = 40, drift: float = 0.0, seed: int = 0
+) -> list[list[float]]:
     """Times of finalists with these means; ``drift`` moves a whole round, as a clock that sinks does."""
     random = np.random.default_rng(seed)
     common = np.linspace(0, drift, rounds)[:, None]

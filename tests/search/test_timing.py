@@ -146,7 +146,7 @@ def test_a_sample_goes_round_all_copies_the_same_number_of_times(set_bytes: int,
     launches = COLD.launches_per_sample(set_bytes, copies)
     assert launches % copies == 0
     assert launches >= copies
-    assert copies * set_bytes >= 2 * cache_bytes or copies == 1 and set_bytes >= 2 * cache_bytes
+    assert copies * set_bytes >= 2 * cache_bytes or (copies == 1 and set_bytes >= 2 * cache_bytes)
 
 
 def test_a_changed_parameter_shows_in_the_protocol_that_is_recorded() -> None:

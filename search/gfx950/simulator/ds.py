@@ -251,52 +251,78 @@ def transposed(values: Array, bits: int) -> Array:
     return np.ascontiguousarray(turned).view(np.uint8).reshape(waves, LANES, 8)
 
 
+def _move(g: WaveGroup, destination: int, data: int, mover: Callable[[Array], Array]) -> None:
+    """Write ``mover`` of the data row, and of its undefined bits, to active lanes of the destination."""
+    undefined = g.tracking.undefined
+    bits = undefined.get(data)
+    moved_bits = None if bits is None else mover(np.broadcast_to(bits, (g.count, LANES)))
+    np.copyto(g.u[destination], mover(g.u[data]), where=g.mask)
+    if moved_bits is not None:
+        old = undefined.get(destination, np.zeros((1, 1), np.uint32))
+        g.tracking.set_undefined(destination, np.where(g.mask, moved_bits, old))
+    _issue(g, (destination,))
+
+
+def _lanes_named(g: WaveGroup, address: int, offset: int) -> Array:
+    return np.asarray((((g.u[address] + np.uint32(offset)) >> np.uint32(2)) & np.uint32(63)).astype(np.int64))
+
+
+def _permutation(statement: Statement, run: Callable[[WaveGroup], None], addresses: tuple[int, ...]) -> Instruction:
+    destination, data = _register(statement.operands[0], 1), _register(statement.operands[-1], 1)
+    return make_instruction(
+        statement, run, InstructionClass.LDS, (*addresses, data), (destination,), counter="lgkm",
+        sinks=(("address", frozenset(addresses)),),
+    )  # fmt: skip
+
+
 def _bind_bpermute(statement: Statement, context: Context) -> Instruction:
     """DS_BPERMUTE_B32: D = data of lane (address + offset) / 4 mod 64; 0 where that lane is inactive."""
+    check_modifiers(statement, frozenset({"offset"}))
     destination, address, data = (_register(text, 1) for text in statement.operands)
     offset = immediate(statement)
 
     def run(g: WaveGroup) -> None:
-        lane = ((g.u[address] + np.uint32(offset)) >> np.uint32(2)) & np.uint32(63)
-        moved = np.take_along_axis(g.u[data], lane.astype(np.int64), axis=1)
+        lane = _lanes_named(g, address, offset)
         if g.full:
-            g.u[destination][...] = moved
+            _move(g, destination, data, lambda row: np.take_along_axis(row, lane, axis=1))
         else:
-            moved = np.where(np.take_along_axis(g.mask, lane.astype(np.int64), axis=1), moved, np.uint32(0))
-            np.copyto(g.u[destination], moved, where=g.mask)
-        _issue(g, (destination,))
+            active = np.take_along_axis(g.mask, lane, axis=1)
+            _move(g, destination, data, lambda row: np.where(active, np.take_along_axis(row, lane, axis=1), np.uint32(0)))
 
-    return make_instruction(statement, run, InstructionClass.LDS, (address, data), (destination,), counter="lgkm")
+    return _permutation(statement, run, (address,))
 
 
 def _bind_permute(statement: Statement, context: Context) -> Instruction:
     """DS_PERMUTE_B32: lane (address + offset) / 4 mod 64 of D = data; the highest lane wins, others get 0."""
+    check_modifiers(statement, frozenset({"offset"}))
     destination, address, data = (_register(text, 1) for text in statement.operands)
     offset = immediate(statement)
 
     def run(g: WaveGroup) -> None:
-        lane = ((g.u[address] + np.uint32(offset)) >> np.uint32(2)) & np.uint32(63)
-        result = np.zeros((g.count, LANES), np.uint32)
-        for source in range(LANES):
-            active = g.mask[:, source]
-            result[active, lane[active, source]] = g.u[data][active, source]
-        np.copyto(g.u[destination], result, where=g.mask)
-        _issue(g, (destination,))
+        lane = _lanes_named(g, address, offset)
 
-    return make_instruction(statement, run, InstructionClass.LDS, (address, data), (destination,), counter="lgkm")
+        def push(row: Array) -> Array:
+            result = np.zeros((g.count, LANES), np.uint32)
+            for source in range(LANES):
+                active = g.mask[:, source]
+                result[active, lane[active, source]] = row[active, source]
+            return result
+
+        _move(g, destination, data, push)
+
+    return _permutation(statement, run, (address,))
 
 
 def _bind_swizzle(statement: Statement, context: Context) -> Instruction:
     """DS_SWIZZLE_B32: quad permute (bit 15 of the offset) or and/or/xor masks within 32 lanes."""
+    check_modifiers(statement, frozenset({"offset"}))
     destination, data = _register(statement.operands[0], 1), _register(statement.operands[1], 1)
     source = swizzle_source(immediate(statement))
 
     def run(g: WaveGroup) -> None:
-        moved = np.where(g.mask[:, source], g.u[data][:, source], np.uint32(0))
-        np.copyto(g.u[destination], moved, where=g.mask)
-        _issue(g, (destination,))
+        _move(g, destination, data, lambda row: np.where(g.mask[:, source], row[:, source], np.uint32(0)))
 
-    return make_instruction(statement, run, InstructionClass.LDS, (data,), (destination,), counter="lgkm")
+    return _permutation(statement, run, ())
 
 
 def swizzle_source(pattern: int) -> Array:

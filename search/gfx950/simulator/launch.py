@@ -54,13 +54,17 @@ class Histogram:
     Args:
         by_class: Instructions of all waves by class.
         by_mnemonic: Instructions of all waves by mnemonic.
+        by_text: Instructions of all waves by their text, operands and modifiers included.
         waves: Number of waves.
+        longest_wave: Instructions of the wave that executed most.
         global_read_bytes, global_written_bytes, lds_read_bytes, lds_written_bytes: Sums over all lanes.
     """
 
     by_class: Mapping[InstructionClass, int]
     by_mnemonic: Mapping[str, int]
+    by_text: Mapping[str, int]
     waves: int
+    longest_wave: int
     global_read_bytes: int
     global_written_bytes: int
     lds_read_bytes: int
@@ -142,7 +146,7 @@ def simulate(
     machine = Machine(kernel.program, env, budget)
     with np.errstate(all="ignore"):
         machine.run(_start(kernel, launch, env))
-    return SimulationResult(tuple(env.findings.values()), _histogram(kernel, env, machine.counts), chosen)
+    return SimulationResult(tuple(env.findings.values()), _histogram(kernel, env, machine), chosen)
 
 
 def _grid(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
@@ -240,15 +244,17 @@ def _user_sgprs(kernel: Kernel, group: WaveGroup) -> int:
     return position + kernel.descriptor.preload_sgprs
 
 
-def _histogram(kernel: Kernel, env: Environment, counts: Array) -> Histogram:
+def _histogram(kernel: Kernel, env: Environment, machine: Machine) -> Histogram:
     by_class = dict.fromkeys(InstructionClass, 0)
     by_mnemonic: dict[str, int] = {}
-    for instruction, count in zip(kernel.program.instructions, counts.tolist(), strict=True):
+    by_text: dict[str, int] = {}
+    for instruction, count in zip(kernel.program.instructions, machine.counts.tolist(), strict=True):
         if count:
             by_class[instruction.kind] += count
-            mnemonic = instruction.statement.mnemonic
+            mnemonic, text = instruction.statement.mnemonic, instruction.statement.text
             by_mnemonic[mnemonic] = by_mnemonic.get(mnemonic, 0) + count
+            by_text[text] = by_text.get(text, 0) + count
     return Histogram(
-        by_class, by_mnemonic, len(env.wave_workgroup), env.global_read_bytes, env.global_written_bytes,
-        env.lds_read_bytes, env.lds_written_bytes,
+        by_class, by_mnemonic, by_text, len(env.wave_workgroup), int(machine.executed.max()), env.global_read_bytes,
+        env.global_written_bytes, env.lds_read_bytes, env.lds_written_bytes,
     )  # fmt: skip

@@ -32,20 +32,21 @@ class Machine:
         env: Shared state.
         budget: Instructions a wave may execute.
         counts: Executions of each instruction, summed over waves.
+        executed: Instructions of each wave.
     """
 
     program: Program
     env: Environment
     budget: int
     counts: Array = field(init=False)
+    executed: Array = field(init=False)
     _ended: Array = field(init=False)
-    _executed: Array = field(init=False)
 
     def __post_init__(self) -> None:
         """Start with zero counts."""
         self.counts = np.zeros(len(self.program.instructions), np.int64)
         self._ended = np.zeros(len(self.env.wave_workgroup), np.bool_)
-        self._executed = np.zeros(len(self.env.wave_workgroup), np.int64)
+        self.executed = np.zeros(len(self.env.wave_workgroup), np.int64)
 
     def run(self, start: WaveGroup) -> None:
         """Execute until every wave has ended, or none can go on."""
@@ -58,7 +59,7 @@ class Machine:
                 continue
             group = min(ready, key=lambda g: g.pc)
             others = [g.pc for g in ready if g is not group]
-            stop = min((pc for pc in others if pc > group.pc), default=len(self.program.instructions))
+            stop = min((pc for pc in others if pc > group.pc), default=len(self.program.instructions) + 1)
             groups.remove(group)
             groups = _joined(groups + self._advance(group, stop))
 
@@ -79,7 +80,7 @@ class Machine:
                 parts = self._branch(group, last)
                 if len(parts) > 1 or group.pc > stop:
                     return parts
-            if int(self._executed[group.waves[0]]) > self.budget:
+            if int(self.executed[group.waves[0]]) > self.budget:
                 self._over_budget(group)
                 return []
         return [group]
@@ -99,7 +100,7 @@ class Machine:
             if instruction.control is not Control.NEXT or position == stop or position == len(instructions):
                 break
         self.counts[first:position] += group.count
-        self._executed[group.waves] += position - first
+        self.executed[group.waves] += position - first
         group.pc = position
         return instruction
 

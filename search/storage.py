@@ -41,7 +41,7 @@ def _without_password(url: str) -> str:
     """``url`` as it may be shown."""
     try:
         return make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         return f"{url.partition('://')[0]}://..."
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kernels.config import SplitKWorkspaceConfig, TileConfig
@@ -154,6 +154,7 @@ def rows(draw: st.DrawFn, M: int) -> TableRow:
     family = FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))]
     hints = get_type_hints(family.config_type)
     config = family.config({f.name: draw(knob(f.name, hints[f.name])) for f in fields(family.config_type)})
+    assume(config.check(GemmShape(1, 64, 192), DeviceKey("gfx950", 128)) is None)
     text = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1)
     made = Made(draw(st.dates()), draw(text), draw(text), draw(text), draw(text), draw(text))
     time = draw(st.floats(1e-6, 1e9))
@@ -165,11 +166,10 @@ def rows(draw: st.DrawFn, M: int) -> TableRow:
     return replace(row, evidence="measured", predicted_us=None, time_us=time, spread_us=spread_us)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.integers(1, 1 << 20), unique=True, max_size=4).flatmap(lambda ms: st.tuples(*map(rows, ms))))
 def test_dumped_table_loads_equal_and_dumps_the_same(tmp_path_factory: Any, entries: tuple[TableRow, ...]) -> None:
     table = TunedTable(DeviceKey("gfx950", 128), entries)
-    assert all(row.config.check(GemmShape(1, 64, 192), table.device) is None for row in entries)
     path = tmp_path_factory.mktemp("dump") / "table.yaml"
     write_table(path, table)
     assert load_table(path) == table

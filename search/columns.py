@@ -70,6 +70,10 @@ CHECKED: Mapping[str, str] = {
     **_group(INTEGER, "executed"),  # instructions that the simulator executed
     **_group(NUMBER, "check_s"),
 }
+EXECUTED: Mapping[str, str] = {  # by the simulator: instructions of a wave of the GEMM kernel, on average
+    **_group(NUMBER, "executed_mfma executed_valu executed_transcendental executed_lds executed_global"),
+    **_group(NUMBER, "executed_scalar executed_waits executed_barriers"),
+}
 ORIGIN: Mapping[str, str] = {
     **_group(TEXT, "protocol triton torch rocm_or_cuda device_name"),
     **_group(INTEGER, "gpu_index"),
@@ -79,7 +83,7 @@ ORIGIN: Mapping[str, str] = {
     **_group(TEXT, "driver gpu_notes"),  # gpu_notes: throttling, other processes
     **_group(INTEGER, "clock_mhz"),  # of the compute units, just after timing
 }
-COLUMNS: Mapping[str, str] = {**IDENTITY, **CONFIG, **VERDICT, **TIMES, **COMPILED, **CHECKED, **ORIGIN}
+COLUMNS: Mapping[str, str] = {**IDENTITY, **CONFIG, **VERDICT, **TIMES, **COMPILED, **CHECKED, **ORIGIN, **EXECUTED}
 
 
 def typed_array(name: str, values: Sequence[Value]) -> Any:

@@ -85,9 +85,7 @@ def test_the_entry_point_of_the_competition_gives_the_reference(interpreted: dic
 
 
 def row(M: int, family: str = "fused", config: TileConfig | None = None, time_us: float = 1.0) -> TableRow:
-    return TableRow(
-        M, 128, 192, family, config or TileConfig(), "measured", family == "fused", MADE, time_us=time_us
-    )
+    return TableRow(M, 128, 192, family, config or TileConfig(), "measured", family == "fused", MADE, time_us=time_us)
 
 
 def test_the_smallest_row_that_is_large_enough_serves_and_the_largest_serves_all_above() -> None:
@@ -114,9 +112,7 @@ def test_deterministic_only_passes_over_rows_whose_sums_vary() -> None:
     assert [choice.lookup.row for choice in answers] == [atomic, exact]
 
 
-def test_rows_of_another_device_never_serve_and_are_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rows_of_another_device_never_serve_and_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     small = DeviceKey("gfx950", 128)
     path = tmp_path / "small.yaml"
     write_table(path, TunedTable(small, (row(8), row(16))))

@@ -1,0 +1,109 @@
+"""MXFP4Linear: from a dense layer or a packed checkpoint, saved, loaded, moved, cast."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import nn
+
+from kernels.linear import MXFP4Linear
+from kernels.reference import mxfp4_gemm_reference, to_bf16
+from kernels.weights import PackedWeight
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.randn(2, 3, 192, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
+
+
+def dense(bias: bool = True) -> nn.Linear:
+    torch.manual_seed(2)
+    return nn.Linear(192, 128, bias=bias)
+
+
+def test_a_layer_multiplies_by_the_quantised_weight_and_adds_the_bias(x: torch.Tensor) -> None:
+    linear = dense()
+    product = to_bf16(mxfp4_gemm_reference(x, PackedWeight.from_dense(linear.weight.detach())))
+    expected = product + linear.bias.detach().to(torch.bfloat16)
+    assert torch.equal(MXFP4Linear.from_linear(linear)(x), expected)
+
+
+def test_a_layer_without_a_bias_is_the_product_alone(x: torch.Tensor) -> None:
+    layer = MXFP4Linear.from_linear(dense(bias=False))
+    assert torch.equal(layer(x), to_bf16(mxfp4_gemm_reference(x, layer.weight)))
+    assert sorted(layer.state_dict()) == ["data", "scale"]
+
+
+def test_a_packed_checkpoint_becomes_a_layer_on_its_own_tensors(x: torch.Tensor) -> None:
+    linear = dense(bias=False)
+    natural = PackedWeight.from_dense(linear.weight.detach()).unshuffled()
+    weight = PackedWeight.from_packed(natural.codes, natural.scales)
+    layer = MXFP4Linear.from_weight(weight)
+    assert layer.data is weight.data
+    assert torch.equal(layer(x), MXFP4Linear.from_linear(linear)(x))
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_a_state_dict_round_trips_through_a_file(x: torch.Tensor, assign: bool) -> None:
+    trained = MXFP4Linear.from_linear(dense())
+    file = io.BytesIO()
+    torch.save(trained.state_dict(), file)
+    file.seek(0)
+    empty = MXFP4Linear(192, 128)
+    assert torch.equal(empty(x), torch.zeros(2, 3, 128, dtype=torch.bfloat16))
+    empty.load_state_dict(torch.load(file, weights_only=True), assign=assign)
+    assert torch.equal(empty(x), trained(x))
+
+
+def test_loading_into_a_layer_that_ran_replaces_its_weight(x: torch.Tensor) -> None:
+    first, second = MXFP4Linear.from_linear(dense()), MXFP4Linear.from_linear(nn.Linear(192, 128))
+    first(x)
+    first.load_state_dict(second.state_dict())
+    assert torch.equal(first(x), second(x))
+
+
+def test_the_weight_is_one_value_until_the_tensors_are_replaced() -> None:
+    layer = MXFP4Linear.from_linear(dense())
+    before = layer.weight
+    assert layer.weight is before
+    layer.to("meta")
+    assert layer.weight is not before
+    assert layer.weight.device.type == "meta"
+
+
+def test_casting_a_model_leaves_the_packed_bytes_alone(x: torch.Tensor) -> None:
+    layer = MXFP4Linear.from_linear(dense())
+    expected = layer(x)
+    assert torch.equal(nn.Sequential(layer).to(torch.bfloat16)(x), expected)
+
+
+def test_a_copy_of_a_layer_is_independent(x: torch.Tensor) -> None:
+    layer = MXFP4Linear.from_linear(dense(bias=False))
+    expected = layer(x)
+    copied = copy.deepcopy(layer)
+    copied.data.zero_()
+    assert torch.equal(layer(x), expected)
+    assert bool((copied(x) == 0).all())
+
+
+def test_an_update_in_place_is_seen(x: torch.Tensor) -> None:
+    layer, other = MXFP4Linear.from_linear(dense()), MXFP4Linear.from_linear(nn.Linear(192, 128))
+    layer(x)
+    with torch.no_grad():
+        for mine, theirs in zip(layer.buffers(), other.buffers(), strict=True):
+            mine.copy_(theirs)
+    assert torch.equal(layer(x), other(x))
+
+
+def test_sizes_that_no_kernel_supports_are_refused() -> None:
+    with pytest.raises(ValueError, match="N = 100 must be a positive multiple of 64"):
+        MXFP4Linear(192, 100)
+    with pytest.raises(ValueError, match="bias must be"):
+        MXFP4Linear.from_weight(PackedWeight.from_dense(torch.ones(64, 64)), torch.zeros(32))
+
+
+def test_a_layer_prints_its_sizes() -> None:
+    assert repr(MXFP4Linear(192, 128)) == "MXFP4Linear(in_features=192, out_features=128, bias=True)"

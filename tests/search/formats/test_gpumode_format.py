@@ -1,0 +1,122 @@
+"""The GPU MODE submission: self-contained, of the table's configurations, and right."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from kernels.config import SplitKAtomicConfig, SplitKWorkspaceConfig, StagedConfig, TileConfig
+from kernels.device import GFX950, DeviceKey
+from kernels.errors import InputError
+from kernels.families import FAMILIES
+from kernels.problem import GemmShape
+from kernels.tables import Made, TableRow, TunedTable
+from search.formats.gpumode import BENCHMARK_SHAPES, TEST_SHAPES, render_submission
+from search.shapes import load_shapes
+
+ROOT = Path(__file__).resolve().parents[3]
+RUNNER = Path(__file__).with_name("run_submission.py")
+MADE = Made(date(2026, 11, 29), "3.9.0", "2.13.0", "0" * 12, "by hand", "none")
+# Tiles as large as they may be: the interpreter's time goes with the number of steps, not with their size.
+CHOSEN: dict[str, tuple[str, TileConfig]] = {
+    "4x2880x512": ("fused", TileConfig(BLOCK_M=4, BLOCK_N=256, BLOCK_K=512)),
+    "16x2112x7168": ("fused_splitk_workspace", SplitKWorkspaceConfig(BLOCK_N=256, BLOCK_K=1024, split_k=4)),
+    "32x4096x512": ("fused_splitk_atomic", SplitKAtomicConfig(BLOCK_M=32, BLOCK_N=256, BLOCK_K=256, split_k=2)),
+    "32x2880x512": ("fused", TileConfig(BLOCK_M=32, BLOCK_N=256, BLOCK_K=512, num_xcds=8)),
+    "64x7168x2048": ("staged_triton", StagedConfig(BLOCK_M=64, BLOCK_N=256, BLOCK_K=1024, split_k=2)),
+    "256x3072x1536": ("staged_triton", StagedConfig(BLOCK_M=256, BLOCK_N=256, BLOCK_K=512, num_warps=8)),
+}
+QUICK = ("4x2880x512", "32x4096x512", "256x3072x1536", "16x3072x1536")  # three families; the last is only tested
+
+
+def table(leave_out: str = "") -> TunedTable:
+    rows = []
+    for text, (family, config) in CHOSEN.items():
+        shape = GemmShape.parse(text)
+        exact = FAMILIES[family].deterministic
+        rows.append(TableRow(shape.M, shape.N, shape.K, family, config, "predicted", exact, MADE, predicted_us=5.0))
+    return TunedTable(GFX950, tuple(row for row in rows if str(row.shape) != leave_out))
+
+
+def run(tmp_path: Path, *shapes: str) -> dict[str, int]:
+    path = tmp_path / "submission.py"
+    path.write_text(render_submission(table()))
+    done = subprocess.run(
+        [sys.executable, str(RUNNER), str(path), *shapes],
+        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return dict(json.loads(line) for line in done.stdout.splitlines())
+
+
+def test_the_submission_computes_the_reference(tmp_path: Path) -> None:
+    assert run(tmp_path, *QUICK) == dict.fromkeys(QUICK, 0)
+
+
+@pytest.mark.slow
+def test_the_submission_computes_every_shape_of_the_problem(tmp_path: Path) -> None:
+    shapes = [str(shape) for shape in (*BENCHMARK_SHAPES, *TEST_SHAPES)]
+    assert run(tmp_path, *shapes) == dict.fromkeys(shapes, 0)
+
+
+def test_the_submission_imports_torch_and_triton_alone() -> None:
+    tree = ast.parse(render_submission(table()))
+    imported: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add(str(node.module))
+    assert imported == {"torch", "triton", "triton.language"}
+
+
+def test_the_submission_holds_only_the_kernels_it_needs_each_once_callees_first() -> None:
+    tree = ast.parse(render_submission(table()))
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    assert len(functions) == len(set(functions))
+    assert functions[-1] == "custom_kernel"
+    known: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            used = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+            assert used & set(functions) <= known, node.name
+            known.add(node.name)
+    only_fused = ast.parse(render_submission(fused_table()))
+    names = {node.name for node in only_fused.body if isinstance(node, ast.FunctionDef)}
+    assert "fused_gemm_kernel" in names and not names & {"staged_gemm_kernel", "zero_kernel"}
+
+
+def fused_table() -> TunedTable:
+    shapes = (*BENCHMARK_SHAPES, *TEST_SHAPES)
+    return TunedTable(
+        GFX950,
+        tuple(
+            TableRow(s.M, s.N, s.K, "fused", TileConfig(), "predicted", True, MADE, predicted_us=5.0) for s in shapes
+        ),
+    )
+
+
+def test_a_ranked_shape_without_a_row_is_an_error_that_says_what_to_sweep() -> None:
+    with pytest.raises(InputError, match="no row for 16x2112x7168: .*sweep 16x2112x7168 and export"):
+        render_submission(table(leave_out="16x2112x7168"))
+
+
+def test_a_table_of_another_architecture_is_refused() -> None:
+    with pytest.raises(InputError, match="the table is for sm_90-132cu"):
+        render_submission(TunedTable(DeviceKey("sm_90", 132)))
+
+
+def test_the_shapes_are_those_of_the_projects_shape_file() -> None:
+    shapes = load_shapes(ROOT / "configs" / "shapes" / "gpumode.yaml")
+    assert shapes.with_role("benchmark") == BENCHMARK_SHAPES
+    assert shapes.with_role("test") == TEST_SHAPES

@@ -142,7 +142,7 @@ def test_calls_are_counted_even_of_plans_that_were_dropped() -> None:
 def test_nothing_is_compiled_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     planner = Planner(GFX950, tuned, compiles, limit_bytes=1 << 30)
-    with pytest.raises(RuntimeError, match="16x128x192 has no plan .* before the capture"):
+    with pytest.raises(RuntimeError, match=r"16x128x192 has no plan .* before the capture"):
         planner.planned((*KEY[:5], 0))
 
 

@@ -107,7 +107,7 @@ def fused_table() -> TunedTable:
 
 
 def test_a_ranked_shape_without_a_row_is_an_error_that_says_what_to_sweep() -> None:
-    with pytest.raises(InputError, match="no row for 16x2112x7168: .*sweep 16x2112x7168 and export"):
+    with pytest.raises(InputError, match=r"no row for 16x2112x7168: .*sweep 16x2112x7168 and export"):
         render_submission(table(leave_out="16x2112x7168"))
 
 

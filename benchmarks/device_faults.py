@@ -1,0 +1,191 @@
+"""What a bad candidate costs on a real GPU: out of bounds, endless, NaN, killed, and a full disk.
+
+Usage: python benchmarks/device_faults.py [--output FILE.json]
+
+Real kernels go through the real lane and worker process. Prints the outcome of each, the time from its end to the
+next measurement, and what runs on the GPU after this process's own workers were closed. The full disk is a tmpfs of
+1 MB and needs root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import triton
+import triton.language as tl
+import typer
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from kernels.config import TileConfig
+from kernels.device import local_device
+from kernels.problem import GemmShape
+from kernels.program import Program
+from search.device_worker import Answer, MeasureTask, Task, baseline, this_gpu, work
+from search.evaluate import Candidate
+from search.gpu import TorchGpu, see_only
+from search.lane import GpuLane, Job
+from search.timing import COLD
+from search.worker import WorkerPool
+
+SHAPE = GemmShape(16, 2112, 7168)
+WAYS = {1: "fine", 2: "out of bounds write", 4: "endless loop", 8: "NaN result", 16: "killed by signal 9"}
+RUN_TIMEOUT_S = 10.0
+ROOT = Path(__file__).resolve().parent.parent
+SWEEP = (
+    sys.executable, "run_search.py", "sweep", str(SHAPE), "--target", "local", "--trials", "400", "--sampler", "random",
+    "--families", "fused", "--time-budget", "60", "--results",
+)  # fmt: skip
+
+
+@triton.jit
+def out_of_bounds_kernel(x_ptr, far):  # type: ignore[no-untyped-def]
+    """Write 4 TB behind the buffer."""
+    tl.store(x_ptr + far.to(tl.int64) * (1 << 20) + tl.arange(0, 128), 1.0)
+
+
+@triton.jit
+def endless_kernel(x_ptr, stop):  # type: ignore[no-untyped-def]
+    """Spin on a value that nobody writes."""
+    value = tl.atomic_add(x_ptr, 0.0)
+    while value < stop:
+        value = tl.atomic_add(x_ptr, 0.0)
+    tl.store(x_ptr + 1, value)
+
+
+@dataclass(eq=False)
+class FaultyGpu(TorchGpu):
+    """The GPU, with a fault in front of every launch."""
+
+    way: str = "fine"
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def launch(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Launch ``program``, then the fault."""
+        super().launch(program, tensors)
+        buffer = torch.zeros(1024, device=self.torch_device)
+        if self.way == "out of bounds write":
+            out_of_bounds_kernel[(64,)](buffer, 1 << 20)
+        elif self.way == "endless loop":
+            endless_kernel[(1,)](buffer, 1.0)
+        elif self.way == "NaN result":
+            tensors["out"][3, 5] = torch.nan
+        elif self.way == "killed by signal 9":
+            time.sleep(600)
+
+
+def faulty_work(task: Task, *, pids: Path) -> Answer:
+    """In the worker: the baseline is fine, a candidate behaves as its GROUP_M says."""
+    pids.write_text(str(os.getpid()))
+    assert isinstance(task, MeasureTask)
+    gpu = this_gpu()
+    is_baseline = task.candidate == baseline(SHAPE, gpu.origin().device)
+    way = "fine" if is_baseline else WAYS[task.candidate.config.GROUP_M]
+    return work(task, gpu if way == "fine" else FaultyGpu(way=way))
+
+
+def kill_when_idle(pids: Path, after_s: float) -> None:
+    """From outside: signal 9 to the worker."""
+    time.sleep(after_s)
+    os.kill(int(pids.read_text()), signal.SIGKILL)
+
+
+def run_faults(pids: Path) -> list[dict[str, Any]]:
+    """Each fault between two fine candidates; how long until the second is measured."""
+    device = local_device()
+    assert device is not None
+    pool: WorkerPool[Task, Answer] = WorkerPool(partial(faulty_work, pids=pids), 1, partial(see_only, 0))
+    lane = GpuLane(0, pool, COLD, RUN_TIMEOUT_S)
+    lane.put_baseline(baseline(SHAPE, device))
+    submit(lane, 1).result()
+    rows = []
+    for group, way in WAYS.items():
+        ended: dict[str, float] = {}
+        bad, good = submit(lane, group, ended, "bad"), submit(lane, 1, ended, "good")
+        if way == "killed by signal 9":
+            threading.Thread(target=kill_when_idle, args=(pids, 2.0)).start()
+        outcome, next_one = bad.result(), good.result()
+        rows.append({
+            "fault": way, "outcome": outcome.outcome, "reason": outcome.reason[:100], "next": next_one.outcome,
+            "next_us": next_one.objective_us, "baseline_us": next_one.facts.get("baseline_us"),
+            "to_next_measurement_s": ended["good"] - ended["bad"],
+        })  # fmt: skip
+        print(rows[-1], flush=True)
+    lane.close()
+    return rows
+
+
+def submit(lane: GpuLane, group: int, ended: dict[str, float] | None = None, name: str = "") -> Future[Any]:
+    """Queue the candidate whose GROUP_M is ``group``; ``ended`` gets the time when it was answered."""
+    answer: Future[Any] = Future()
+    if ended is not None:
+        answer.add_done_callback(lambda done: ended.__setitem__(name, time.monotonic()))
+    config = TileConfig(BLOCK_K=128, GROUP_M=group, quantizer="software", a_operand="bf16")
+    lane.put(Job(MeasureTask(Candidate(SHAPE, "fused", config), COLD), answer))
+    return answer
+
+
+def full_disk() -> dict[str, Any]:
+    """A sweep whose results folder is a tmpfs of 1 MB: one line, exit code 2, and what was stored can be read."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
+        try:
+            done = subprocess.run([*SWEEP, folder], cwd=ROOT, capture_output=True, text=True, check=False)
+            outcome = f"exit code {done.returncode}"
+            return {"fault": "full disk", "outcome": outcome, "reason": done.stderr.strip()[-300:]}
+        finally:
+            subprocess.run(["umount", folder], check=False)
+
+
+def orphans() -> str:
+    """Processes that the driver still sees on the GPU."""
+    query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader"]
+    return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def killed_parent() -> dict[str, Any]:
+    """Signal 9 to a sweep: how long its workers live on."""
+    with tempfile.TemporaryDirectory() as folder:
+        parent = subprocess.Popen([*SWEEP, folder], cwd=ROOT, stdout=subprocess.DEVNULL)
+        time.sleep(25)
+        children = subprocess.run(["pgrep", "-P", str(parent.pid)], capture_output=True, text=True).stdout.split()
+        parent.kill()
+        parent.wait()
+        start_s = time.monotonic()
+        while any(Path(f"/proc/{pid}").exists() for pid in children) and time.monotonic() - start_s < 30:
+            time.sleep(0.05)
+        left = [pid for pid in children if Path(f"/proc/{pid}").exists()]
+        return {"fault": "parent killed by signal 9", "children": len(children), "left": left,
+                "gone_after_s": time.monotonic() - start_s}  # fmt: skip
+
+
+def main(output: Annotated[Path | None, typer.Option(help="JSON.")] = None) -> None:
+    """Run every fault."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = run_faults(Path(folder) / "pid")
+    for more in (full_disk, killed_parent):
+        rows.append(more())
+        print(rows[-1], flush=True)
+    print("on the GPU now:", orphans() or "nothing")
+    if output is not None:
+        output.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,88 @@
+"""A first look at a GPU: is everything right, how long does it take, what does the timing say.
+
+Usage: python benchmarks/device_probe.py [--output FILE.json] [--shapes all|few]
+
+In this process, without workers: defaults of every family at the competition shapes and at shapes with tails, with
+both operands of A; each checked on two seeds, then timed cold and warm. A wrong one is printed and fails the run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from kernels.config import TileConfig
+from kernels.device import DeviceKey
+from kernels.families import FAMILIES
+from kernels.problem import GemmShape
+from search.device_worker import MeasureTask, measure, this_gpu
+from search.evaluate import Candidate
+from search.shapes import load_shapes
+from search.timing import COLD, WARM
+
+ROOT = Path(__file__).resolve().parent.parent
+TIMES = ("cold_us", "warm_us", "time_lo_us", "time_hi_us", "host_launch_us", "check_s", "first_s", "again_s")
+TAILS = (GemmShape(1, 64, 64), GemmShape(3, 192, 448), GemmShape(33, 320, 2624), GemmShape(130, 2112, 576))
+
+
+def candidates(shape: GemmShape, device: DeviceKey) -> list[Candidate]:
+    """One of each family, and of each operand of A."""
+    quantizer = "hardware" if device.has_scaled_fp4 else "software"
+    found = []
+    for name, family in FAMILIES.items():
+        for a_operand in ("e2m1", "bf16"):
+            config: TileConfig = family.config({"BLOCK_K": 128, "quantizer": quantizer, "a_operand": a_operand})
+            if config.check(shape, device) is None:
+                found.append(Candidate(shape, name, config))
+    return found
+
+
+def main(
+    output: Annotated[Path | None, typer.Option(help="JSON lines.")] = None,
+    shapes: Annotated[str, typer.Option(help="all or few.")] = "all",
+) -> None:
+    """Probe, and say what is wrong."""
+    gpu = this_gpu()
+    print(gpu.origin(), f"last-level cache {gpu.cache_bytes() >> 20} MiB", gpu.state(), sep="\n")
+    asked = [*load_shapes(ROOT / "configs/shapes/gpumode.yaml").shapes, *TAILS]
+    rows: list[dict[str, Any]] = []
+    for shape in asked if shapes == "all" else [asked[1], *TAILS]:
+        for one in candidates(shape, gpu.origin().device):
+            start_s = time.monotonic()
+            cold = measure(MeasureTask(one, COLD), gpu)
+            cold_s = time.monotonic() - start_s
+            again_s = time.monotonic()
+            warm = measure(MeasureTask(one, WARM), gpu)
+            again_s = time.monotonic() - again_s
+            rows.append({
+                "shape": str(shape), "family": one.family, "a_operand": one.config.a_operand, "outcome": cold.outcome,
+                "reason": cold.reason, "cold_us": cold.objective_us, "warm_us": warm.objective_us, "first_s": cold_s,
+                "again_s": again_s, **cold.facts,
+            })  # fmt: skip
+            print(line(rows[-1]), flush=True)
+    if output is not None:
+        output.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
+    wrong = [row for row in rows if row["outcome"] not in ("ok", "resource_limit")]
+    print(f"{len(rows)} candidates, {len(wrong)} not ok")
+    raise typer.Exit(1 if wrong else 0)
+
+
+def line(row: dict[str, Any]) -> str:
+    """One row for people."""
+    times = " ".join(
+        f"{name} {row[name]:.2f}" if isinstance(row.get(name), float) else f"{name} -"
+        for name in TIMES
+    )
+    what = f"{row['shape']:>14} {row['family']:<22} {row['a_operand']:<5} {row['outcome']}"
+    return f"{what} {times} n={row.get('samples')} regs={row.get('vgprs')} {row['reason'][:80]}"
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,63 @@
+"""Sweep shapes over a small space exhaustively on the local GPU, and write each as a Parquet file to replay.
+
+Usage: python benchmarks/device_record.py --output DIR [--shapes 16x2112x7168,...] [--budget-s 500] [--results DIR]
+
+The space is benchmarks/recorded_spaces. A shape that the budget cuts short is written as far as it came; the same
+command with the same --results goes on. About 8 candidates a second on a machine with 16 cores.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from kernels.problem import GemmShape
+from search.progress import TerminalReporter
+from search.results import load, save
+from search.sweep import SweepRequest, run_sweep
+from search.text_table import output_console
+
+SPACES = Path(__file__).resolve().parent / "recorded_spaces"
+SHAPES = "16x2112x7168,32x2880x512,256x2880x512"
+EVERY = 1_000_000  # trials: more than the space has
+
+
+def main(
+    output: Annotated[Path, typer.Option(help="Folder of the Parquet files.")],
+    shapes: Annotated[str, typer.Option(help="Comma-separated.")] = SHAPES,
+    budget_s: Annotated[float, typer.Option(help="Of all shapes.")] = 500.0,
+    results: Annotated[Path, typer.Option(help="Where the studies are kept.")] = Path("results/record"),
+    jobs: Annotated[int | None, typer.Option(help="Compiling processes.")] = None,
+) -> None:
+    """Sweep and write."""
+    asked = tuple(map(GemmShape.parse, shapes.split(",")))
+    request = SweepRequest(
+        asked, "local", trials=EVERY, time_budget_s=budget_s, sampler="auto", results=results, jobs=jobs, spaces=SPACES
+    )
+    with TerminalReporter(output_console()) as reporter:
+        run_sweep(request, reporter)
+    frame = load(results)
+    output.mkdir(parents=True, exist_ok=True)
+    for shape in asked:
+        rows = frame[(frame["M"] == shape.M) & (frame["N"] == shape.N) & (frame["K"] == shape.K)]
+        if len(rows):
+            device = f"{rows['arch'].iloc[0]}-{rows['cu_count'].iloc[0]}cu"
+            path = output / f"{device}-{shape}.parquet"
+            save(rows, path)
+            print(f"{path.name}: {len(rows)} trials, {path.stat().st_size} bytes, {gpu_wait_text(rows)}")
+
+
+def gpu_wait_text(rows: object) -> str:
+    """Share of the GPU's time that it waited for a compiled candidate."""
+    from search.gpu_share import gpu_wait_share
+
+    return f"GPU waited {100 * gpu_wait_share(rows):.1f} % of its time"  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,6 +126,7 @@ class _Plan:
     pattern: LanePattern | None = None
     preserve: int = 0
     keywords: dict[str, Any] = field(default_factory=dict)
+    halves: tuple[set[int], set[int]] = field(default_factory=lambda: (set(), set()))
 
 
 def bind_alu(op: Op, statement: Statement, context: Context) -> Instruction:
@@ -160,13 +161,26 @@ def _bind_sources(plan: _Plan, operands: Sequence[Operand], statement: Statement
         plan.pattern = lane_pattern(statement.modifiers)
     for position, (operand, kind) in enumerate(zip(operands, plan.op.src, strict=True)):
         index = resolve(operand, kind, context)
-        plan.reads.update(_registers(index, kind))
+        plan.reads.update(_read_registers(plan, position, index, kind, mods))
         if position == 0 and context.index_first_source and operand.is_vector:
             plan.before.append(indexed_source_step(index, SOURCE_SCRATCH))
             index = SOURCE_SCRATCH
         if statement.modifiers or operand.neg or operand.abs:
             index = _modified(plan, position, operand, kind, index, mods, statement.modifiers)
         plan.src.append(index)
+
+
+def _read_registers(plan: _Plan, position: int, index: int, kind: str, mods: Modifiers) -> Iterable[int]:
+    """Registers that a source really reads: op_sel picks from the pairs of packed f32 instructions."""
+    if kind != "pkf32" or index >= CONSTANT:
+        return _registers(index, kind)
+    if plan.op.name == "v_pk_mov_b32":
+        chosen = [index + mods.op_sel[position]]
+        plan.halves[position].update(chosen)
+        return chosen
+    for half, selects in enumerate((mods.op_sel, mods.op_sel_hi)):
+        plan.halves[half].add(index + selects[position])
+    return [index + mods.op_sel[position], index + mods.op_sel_hi[position]]
 
 
 def _modified(
@@ -257,6 +271,11 @@ def _finish(plan: _Plan, statement: Statement) -> Instruction:
     )
 
 
+def _mixes_halves(statement: Statement) -> bool:
+    mods = parse_modifiers(statement.modifiers)
+    return any(mods.op_sel) or not all(mods.op_sel_hi)
+
+
 def coherent(run: Callable[[WaveGroup], None], writes: set[int]) -> Callable[[WaveGroup], None]:
     """``run``, after which cached lane masks of the scalar registers ``writes`` are dropped and EXEC takes effect."""
     writes_exec = bool(writes & {EXEC, EXEC + 1})
@@ -275,7 +294,8 @@ def coherent(run: Callable[[WaveGroup], None], writes: set[int]) -> Callable[[Wa
 
 
 def _plain_run(plan: _Plan) -> Callable[[WaveGroup], None]:
-    semantics, arguments, before = plan.op.semantics, (*plan.dst, *plan.src), tuple(plan.before)
+    semantics, arguments = plan.op.semantics, (*plan.dst, *plan.src)
+    before = tuple(step.run for step in plan.before)
     keywords = plan.keywords
     if plan.after or keywords or (plan.pattern is not None and not plan.pattern.enabled.all()):
         raise UnknownInstructionError("modifier on an instruction without a vector result")
@@ -304,7 +324,7 @@ def _scratch_results(plan: _Plan) -> tuple[list[int], list[tuple[int, int]]]:
 
 def _vector_run(plan: _Plan) -> Callable[[WaveGroup], None]:
     semantics, keywords = plan.op.semantics, plan.keywords
-    direct, before = (*plan.dst, *plan.src), tuple(plan.before)
+    direct, before = (*plan.dst, *plan.src), tuple(step.run for step in plan.before)
     if plan.op.ignores_exec:
         return lambda g: semantics(g, *direct, **keywords)
     redirect = _redirected(plan)
@@ -325,7 +345,8 @@ def _vector_run(plan: _Plan) -> Callable[[WaveGroup], None]:
 
 def _redirected(plan: _Plan) -> Callable[[WaveGroup], None]:
     """The instruction with its result in scratch rows, then copied to the lanes that are written."""
-    semantics, keywords, after, pattern = plan.op.semantics, plan.keywords, tuple(plan.after), plan.pattern
+    semantics, keywords, pattern = plan.op.semantics, plan.keywords, plan.pattern
+    after = tuple(step.run for step in plan.after)
     scratch, rows = _scratch_results(plan)
     arguments = (*scratch, *plan.src)
     keep_old = bool(plan.preserve) and not after

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from search.gfx950.simulator.findings import FindingKind
 from search.gfx950.simulator.op import Instruction
-from search.gfx950.simulator.registers import CONSTANT, SCRATCH, SGPR, register_name
-from search.gfx950.simulator.shadow import ALL
+from search.gfx950.simulator.registers import CONSTANT, SCC, SCRATCH, SGPR, register_name
+from search.gfx950.simulator.shadow import ALL, any_bit
 from search.gfx950.simulator.state import LANES, WaveGroup
 
 Array = NDArray[Any]
@@ -98,20 +98,45 @@ def _result_shadows(g: WaveGroup, instruction: Instruction) -> dict[int, Array]:
     undefined = g.tracking.undefined
     special = LANE_RULES.get(instruction.statement.mnemonic.removesuffix("_e32").removesuffix("_e64"))
     if special is not None:
-        return special(g, instruction)
+        results: dict[int, Array] = special(g, instruction)
+        return results
     reads = instruction.reads & undefined.keys()
     if not reads:
         return {register: _ZERO for register in instruction.writes}
+    if instruction.halves is not None and len(instruction.writes) == 2:
+        pairs = zip(instruction.writes, instruction.halves, strict=True)
+        return {register: _any_of(g, half) for register, half in pairs}
+    if instruction.narrow and len(instruction.writes) == 1:
+        return {instruction.writes[0]: _narrow(g, instruction)}
     if instruction.shadow is not None:
         return _by_rule(g, instruction)
-    total: Array = _ZERO
-    for register in reads:
-        total = total | undefined[register]
-    spread = np.where(total != 0, ALL, np.uint32(0))
+    spread = _any_of(g, reads)
     return {register: spread for register in instruction.writes}
 
 
+def _narrow(g: WaveGroup, instruction: Instruction) -> Array:
+    """Undefined bits of the only result of an instruction on single registers, modifiers included."""
+    rows = dict(g.tracking.undefined)
+
+    def undefined(register: int) -> Array:
+        return rows.get(register, _ZERO)
+
+    for step in instruction.before:
+        rows[step.target] = step.shadow(g, undefined)
+        step.run(g)  # rules look at values too
+    shadows = [undefined(source) for source in instruction.sources]
+    if instruction.shadow is not None:
+        result = np.asarray(instruction.shadow([g.u[source] for source in instruction.sources], shadows))
+    else:
+        result = any_bit([*shadows, *(rows[register] for register in instruction.reads & {SCC} & rows.keys())])
+    for step in instruction.after:
+        rows[step.target] = result
+        result = step.shadow(g, undefined)
+    return result
+
+
 def _by_rule(g: WaveGroup, instruction: Instruction) -> dict[int, Array]:
+    """A rule on instructions of several registers works dword by dword."""
     assert instruction.shadow is not None
     undefined = g.tracking.undefined
     results: dict[int, Array] = {}
@@ -120,11 +145,9 @@ def _by_rule(g: WaveGroup, instruction: Instruction) -> dict[int, Array]:
         values = [g.u[source + offset] for source in instruction.sources]
         shadows = [undefined.get(source + offset, _ZERO) for source in instruction.sources]
         results[register] = instruction.shadow(values, shadows)
-    total: Array = _ZERO
-    for bits in results.values():
-        total = total | bits
+    everything = any_bit([_ZERO, *results.values()])
     for register in instruction.writes:
-        results.setdefault(register, np.where(total != 0, ALL, np.uint32(0)))
+        results.setdefault(register, everything)
     return results
 
 
@@ -210,7 +233,19 @@ def _wide_shift(left: bool) -> Callable[[WaveGroup, Instruction], dict[int, Arra
     return rule
 
 
+def _conditional(g: WaveGroup, instruction: Instruction) -> dict[int, Array]:
+    """V_CNDMASK_B32: the chosen source's bits; everything where the mask is undefined."""
+    first, second, mask = instruction.sources
+    undefined = g.tracking.undefined
+    rows = [undefined.get(source, _ZERO) for source in (first, second)]
+    if instruction.before:
+        rows = [_any_of(g, instruction.reads)] * 2
+    chosen = np.where(g.read_mask(mask), rows[1], rows[0])
+    return {instruction.writes[0]: np.where(_any_of(g, (mask, mask + 1)) != 0, ALL, chosen)}
+
+
 LANE_RULES = {
+    "v_cndmask_b32": _conditional,
     "v_mad_u64_u32": _wide_multiply, "v_mad_i64_i32": _wide_multiply, "v_lshlrev_b64": _wide_shift(True),
     "v_lshrrev_b64": _wide_shift(False),
     "v_readfirstlane_b32": _first_lane, "v_readlane_b32": _chosen_lane, "v_writelane_b32": _written_lane,

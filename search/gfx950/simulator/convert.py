@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from search.gfx950.simulator.modifiers import Modifiers
 from search.gfx950.simulator.op import Op, table
+from search.gfx950.simulator.shadow import pack_halves
 from search.gfx950.simulator.state import WaveGroup
 from search.gfx950.simulator.valu_float import double, half, half_bits
 
@@ -259,8 +260,8 @@ OPS = table(
         _op("v_cvt_f16_i16", v_cvt_f16_i16, "f16", "i16"),
         _op("v_cvt_u16_f16", v_cvt_u16_f16, "u16", "f16"),
         _op("v_cvt_i16_f16", v_cvt_i16_f16, "u16", "f16"),
-        _op("v_cvt_pkrtz_f16_f32", v_cvt_pkrtz_f16_f32, "u32", "f32 f32"),
-        _op("v_cvt_pk_bf16_f32", v_cvt_pk_bf16_f32, "u32", "f32 f32"),
+        _op("v_cvt_pkrtz_f16_f32", v_cvt_pkrtz_f16_f32, "u32", "f32 f32", shadow=pack_halves),
+        _op("v_cvt_pk_bf16_f32", v_cvt_pk_bf16_f32, "u32", "f32 f32", shadow=pack_halves),
         _op("v_cvt_f32_f64", v_cvt_f32_f64, "f32", "f64"),
         _op("v_cvt_f64_f32", _to_double("f32"), "f64", "f32"),
         _op("v_cvt_f64_i32", _to_double("i32"), "f64", "i32"),

@@ -286,8 +286,8 @@ def _bind_bpermute(statement: Statement, context: Context) -> Instruction:
         if g.full:
             _move(g, destination, data, lambda row: np.take_along_axis(row, lane, axis=1))
         else:
-            active = np.take_along_axis(g.mask, lane, axis=1)
-            _move(g, destination, data, lambda row: np.where(active, np.take_along_axis(row, lane, axis=1), np.uint32(0)))
+            on = np.take_along_axis(g.mask, lane, axis=1)
+            _move(g, destination, data, lambda row: np.where(on, np.take_along_axis(row, lane, axis=1), np.uint32(0)))
 
     return _permutation(statement, run, (address,))
 

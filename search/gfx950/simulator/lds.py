@@ -46,7 +46,7 @@ class LocalMemory:
     def __init__(self, workgroups: int, size_bytes: int, wave_workgroup: Array, wave_in_group: Array) -> None:
         """Poisoned LDS of ``size_bytes`` a workgroup; the arrays give each wave's workgroup and its number there."""
         self.size = size_bytes
-        self.stride = (size_bytes + 15) & ~15
+        self.stride = max(16, (size_bytes + 15) & ~15)
         total = workgroups * self.stride
         self.data: Array = np.full(total // 4, _POISON_DWORD, np.uint32).view(np.uint8)
         self.shadow: Array = np.full(total, NEVER_WRITTEN, np.uint8)

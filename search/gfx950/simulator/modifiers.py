@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.gfx950.simulator.findings import UnknownInstructionError
-from search.gfx950.simulator.registers import M0
+from search.gfx950.simulator.registers import M0, SCRATCH
+from search.gfx950.simulator.shadow import any_bit
 from search.gfx950.simulator.state import LANES, WaveGroup
 
 Array = NDArray[Any]
-Step = Callable[[WaveGroup], None]
+Lookup = Callable[[int], Array]
 _SELECTS: Mapping[str, tuple[int, int]] = {
     "BYTE_0": (0, 0xFF), "BYTE_1": (8, 0xFF), "BYTE_2": (16, 0xFF), "BYTE_3": (24, 0xFF),
     "WORD_0": (0, 0xFFFF), "WORD_1": (16, 0xFFFF), "DWORD": (0, 0xFFFFFFFF),
@@ -32,6 +33,21 @@ DPP_KEYS = frozenset(
         "row_half_mirror", "row_bcast", "row_newbcast", "row_mask", "bank_mask", "bound_ctrl",
     }
 )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A change to one source before the instruction, or to its result after it.
+
+    Args:
+        run: Writes scratch row ``target``.
+        target: Scratch row.
+        shadow: Undefined bits of ``target``, given those of any register.
+    """
+
+    run: Callable[[WaveGroup], None]
+    target: int
+    shadow: Callable[[WaveGroup, Lookup], Array]
 
 
 @dataclass(frozen=True)
@@ -92,7 +108,7 @@ def sign_step(source: int, target: int, kind: str, negate: bool, absolute: bool)
         if last:
             g.u[target][...] = g.u[source]
 
-    return run
+    return Step(run, target, lambda g, undefined: undefined(source))
 
 
 def high_half_step(source: int, target: int) -> Step:
@@ -101,7 +117,7 @@ def high_half_step(source: int, target: int) -> Step:
     def run(g: WaveGroup) -> None:
         np.right_shift(g.u[source], np.uint32(16), out=g.u[target])
 
-    return run
+    return Step(run, target, lambda g, undefined: np.asarray(undefined(source) >> np.uint32(16)))
 
 
 def indexed_source_step(source: int, target: int) -> Step:
@@ -109,9 +125,9 @@ def indexed_source_step(source: int, target: int) -> Step:
 
     def run(g: WaveGroup) -> None:
         rows = (g.u[M0][:, 0] & np.uint32(0xFF)).astype(np.int64) + source
-        g.u[target][...] = g.vectors[rows, np.arange(g.count)]
+        g.u[target][...] = g.vectors[np.minimum(rows, SCRATCH - 1), np.arange(g.count)]
 
-    return run
+    return Step(run, target, lambda g, undefined: np.zeros((1, 1), np.uint32))
 
 
 def sdwa_source_step(source: int, target: int, select: str, signed: bool) -> Step:
@@ -123,15 +139,22 @@ def sdwa_source_step(source: int, target: int, select: str, signed: bool) -> Ste
     if select not in _SELECTS:
         raise UnknownInstructionError(f"unknown SDWA selection {select!r}")
     shift, mask = _SELECTS[select]
-    spare = np.int32(32 - mask.bit_length())
 
     def run(g: WaveGroup) -> None:
-        value = (g.u[source] >> np.uint32(shift)) & np.uint32(mask)
-        if signed and spare:
-            value = ((value.view(np.int32) << spare) >> spare).view(np.uint32)
-        g.u[target][...] = value
+        g.u[target][...] = _selected(g.u[source], shift, mask, signed)
 
-    return run
+    def shadow(g: WaveGroup, undefined: Lookup) -> Array:
+        return _selected(undefined(source), shift, mask, signed)
+
+    return Step(run, target, shadow)
+
+
+def _selected(word: Array, shift: int, mask: int, signed: bool) -> Array:
+    value = (word >> np.uint32(shift)) & np.uint32(mask)
+    spare = np.int32(32 - mask.bit_length())
+    if signed and spare:
+        value = ((value.view(np.int32) << spare) >> spare).view(np.uint32)
+    return np.asarray(value)
 
 
 def sdwa_result_step(result: int, destination: int, select: str, unused: str) -> Step:
@@ -148,7 +171,13 @@ def sdwa_result_step(result: int, destination: int, select: str, unused: str) ->
             value = ((value.view(np.int32) << spare) >> spare).view(np.uint32)
         g.u[result][...] = value
 
-    return run
+    def shadow(g: WaveGroup, undefined: Lookup) -> Array:
+        moved = (undefined(result) & np.uint32(mask)) << np.uint32(shift)
+        if unused == "UNUSED_SEXT":
+            moved = ((moved.view(np.int32) << spare) >> spare).view(np.uint32)
+        return np.asarray(moved)
+
+    return Step(run, result, shadow)
 
 
 def float_result_step(result: int, kind: str, omod: str, clamp: bool) -> Step:
@@ -168,7 +197,7 @@ def float_result_step(result: int, kind: str, omod: str, clamp: bool) -> Step:
             value = np.clip(np.where(np.isnan(value), np.float32(0), value), np.float32(0), np.float32(1))
         g.f[result][...] = value
 
-    return run
+    return Step(run, result, lambda g, undefined: any_bit([undefined(result)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +279,11 @@ def dpp_source_step(source: int, target: int, pattern: LanePattern) -> Step:
             moved = np.where(dpp_lanes(pattern, g)[0], moved, np.uint32(0))
         g.u[target][...] = moved
 
-    return run
+    def shadow(g: WaveGroup, undefined: Lookup) -> Array:
+        moved = np.broadcast_to(undefined(source), (g.count, LANES))[:, index]
+        return np.where(dpp_lanes(pattern, g)[0], moved, np.uint32(0))
+
+    return Step(run, target, shadow)
 
 
 _SPELLING = re.compile(r"^(?:mul|div):\d$")

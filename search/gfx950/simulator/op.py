@@ -8,6 +8,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
+from search.gfx950.simulator.modifiers import Step
 from search.gfx950.simulator.state import WaveGroup
 from search.gfx950.simulator.text import Statement
 
@@ -62,6 +63,7 @@ class Op:
         takes_modifiers: ``semantics`` gets ``mods`` (op_sel and the like) as a keyword.
         byte_destination: As ``takes_modifiers``; op_sel[2:4] choose the byte of the destination that changes.
         ignores_exec: The instruction writes whatever EXEC is.
+        halfwise: ``shadow`` holds only while no modifier moves halves.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Op:
     takes_modifiers: bool = False
     byte_destination: bool = False
     ignores_exec: bool = False
+    halfwise: bool = False
 
 
 @dataclass(slots=True, eq=False)  # not frozen: thousands are made for each program
@@ -96,7 +99,10 @@ class Instruction:
         store_bits: Bits of each data register that a store reads.
         preserve: Bits of each destination that keep their old value.
         shadow: Rule for undefined bits.
-        sources: First index and width of each source, in the order of the shadow rule.
+        sources: First index of each source (or of the scratch row it was changed into), in order.
+        before, after: Steps for modifiers, whose effect on undefined bits counts too.
+        narrow: All operands are single registers.
+        halves: Registers that the low and the high result of a packed f32 instruction depend on.
     """
 
     statement: Statement
@@ -114,6 +120,10 @@ class Instruction:
     preserve: int = 0
     shadow: ShadowRule | None = None
     sources: tuple[int, ...] = ()
+    before: tuple[Step, ...] = ()
+    after: tuple[Step, ...] = ()
+    narrow: bool = False
+    halves: tuple[frozenset[int], frozenset[int]] | None = None
 
 
 def table(ops: Iterable[Op]) -> Mapping[str, Op]:

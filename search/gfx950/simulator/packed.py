@@ -149,7 +149,8 @@ def _op(name: str, semantics: Semantics, dst: str, src: str, **more: Any) -> Op:
 
 
 def _pk(name: str, semantics: Semantics, kind: str, sources: int) -> Op:
-    return _op(name, semantics, kind, " ".join([kind] * sources), takes_modifiers=True)
+    rule = None if kind == "pkf32" else rules.each_half
+    return _op(name, semantics, kind, " ".join([kind] * sources), takes_modifiers=True, shadow=rule, halfwise=True)
 
 
 def _packed_table() -> list[Op]:

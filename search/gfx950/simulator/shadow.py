@@ -87,6 +87,23 @@ def low_half(rule: Rule) -> Rule:
     return apply
 
 
+def each_half(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """Packed 16-bit arithmetic: each half of the result depends on that half of the sources."""
+    total = shadows[0]
+    for shadow in shadows[1:]:
+        total = total | shadow
+    low = np.where(total & np.uint32(0xFFFF), np.uint32(0xFFFF), np.uint32(0))
+    high = np.where(total >> np.uint32(16), np.uint32(0xFFFF0000), np.uint32(0))
+    return np.asarray(low | high)
+
+
+def pack_halves(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """A pair of 16-bit results: the low one depends on S0, the high one on S1."""
+    low = np.where(shadows[0] != 0, np.uint32(0xFFFF), np.uint32(0))
+    high = np.where(shadows[1] != 0, np.uint32(0xFFFF0000), np.uint32(0))
+    return np.asarray(low | high)
+
+
 def shift_left_reversed(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
     """S1 << S0."""
     moved = shadows[1] << (values[0] & np.uint32(31))

@@ -30,6 +30,11 @@ def v_mov_b32(g: WaveGroup, d: int, a: int) -> None:
     g.u[d][...] = g.u[a]
 
 
+def v_mov_b64(g: WaveGroup, d: int, a: int) -> None:
+    """D = S0, 64 bits."""
+    g.write64(d, g.read64(a))
+
+
 def v_nop(g: WaveGroup) -> None:
     """Nothing."""
 
@@ -258,6 +263,7 @@ OPS = table(
     [
         vector_op("v_nop", v_nop, "", ""),
         vector_op("v_mov_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
+        vector_op("v_mov_b64", v_mov_b64, "b64", "b64", shadow=rules.bitwise_copy),
         vector_op("v_accvgpr_read_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
         vector_op("v_accvgpr_write_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
         vector_op("v_accvgpr_mov_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),

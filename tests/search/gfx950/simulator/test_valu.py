@@ -83,3 +83,9 @@ def test_cndmask_picks_the_second_source_where_the_mask_is_set() -> None:
 def test_accumulator_moves() -> None:
     text = "v_accvgpr_write_b32 a3, v0\nv_accvgpr_mov_b32 a4, a3\nv_accvgpr_read_b32 v1, a4"
     assert np.array_equal(run(text, {"v0": LANE}).u("v1"), LANE)
+
+
+def test_64_bit_move_of_overlapping_pairs() -> None:
+    state = run("v_mov_b64_e32 v[1:2], v[0:1]", {"v0": LANE, "v1": 7, "v2": 9})
+    assert np.array_equal(state.u("v1"), LANE)
+    assert set(state.u("v2").tolist()) == {7}

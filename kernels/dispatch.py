@@ -124,13 +124,20 @@ class Dispatcher:
             _launch(planned, pointers, data)
         return _shaped(product, a, out)
 
-    def prepare(self, weight: PackedWeight, rows: Iterable[int]) -> None:
+    def prepare(self, weight: PackedWeight, rows: Iterable[int], *, graph: bool = False) -> None:
         """Choose, compile and load the kernels for ``weight`` at each M of ``rows``, so that no call has to.
 
         That holds for contiguous operands at multiples of 16 bytes; others get their plan with the first call.
+
+        Args:
+            weight: For the plans any weight of its extents would do; graphs belong to this one.
+            rows: Values of M.
+            graph: Also capture, for replay on the current stream.
         """
         for M in rows:
             self._planner.planned((M, weight.N, weight.K, weight.K, 0, weight.data.get_device()))
+            if graph:
+                self.gemm(weight.data.new_zeros((M, weight.K), dtype=torch.bfloat16), weight, graph=True)
 
     def allocate(self, M: int, weight: PackedWeight) -> Static:
         """Buffers of a captured product."""

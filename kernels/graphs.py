@@ -3,6 +3,9 @@
 A captured product belongs to one weight, whose memory its kernels read in place, and to one stream, on which the
 input is copied in, the graph replayed and the result copied out: the caller's work before and after is ordered by
 that stream alone, and two streams never share the buffers.
+
+While a product is captured, CUDA refuses other threads that synchronise the whole device, and torch those that draw
+random numbers on the GPU. ``Dispatcher.prepare(..., graph=True)`` captures ahead of time.
 """
 
 from __future__ import annotations
@@ -183,6 +186,7 @@ class GraphCache:
 
     def _captured(self, recorder: Recorder, weight: PackedWeight, key: Key, addresses: tuple[int, int]) -> _Captured:
         static = self._static(recorder, weight, key)
+        recorder.launch(static, weight)  # plainly first: the runtime may load code at a first launch only
         borrowed = weakref.ref(weight)
 
         def launch() -> None:  # a graph must not keep its weight alive

@@ -82,5 +82,6 @@ def test_a_model_exports_with_one_call_a_layer_and_any_batch(x: torch.Tensor) ->
 def test_inductor_compiles_a_model(x: torch.Tensor) -> None:
     mlp = Mlp()
     compiled = torch.compile(mlp, fullgraph=True)
-    # Inductor keeps float32 between the operations that it fuses: a bf16 step, and what it moves in the second Q.
-    torch.testing.assert_close(compiled(x).float(), mlp(x).float(), rtol=0.05, atol=0.05)
+    expected = mlp(x).float()
+    # Inductor rounds silu(gate) * value once, eager twice: a few elements of the second Q(.) get another code.
+    assert float((compiled(x).float() - expected).norm() / expected.norm()) < 0.05

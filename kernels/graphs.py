@@ -186,7 +186,8 @@ class GraphCache:
 
     def _captured(self, recorder: Recorder, weight: PackedWeight, key: Key, addresses: tuple[int, int]) -> _Captured:
         static = self._static(recorder, weight, key)
-        recorder.launch(static, weight)  # plainly first: the runtime may load code at a first launch only
+        with static.lock:
+            recorder.launch(static, weight)  # plainly first: the runtime may load code at a first launch only
         borrowed = weakref.ref(weight)
 
         def launch() -> None:  # a graph must not keep its weight alive

@@ -23,9 +23,13 @@ K_STEP: Final = 256  # elements of K that every kernel consumes at a time
 INDEX_NAME: Final = "f4gemm_bf16_per1x32Fp4.csv"
 # These store a whole tile's columns whatever N is: a partial tile ends up in the rows below.
 UNGUARDED_TILES: Final = frozenset({(256, 256), (192, 256), (224, 256), (128, 512)})
-# Addresses A and B by 32-bit byte offsets from their start; the others move the base to the tile with 64 bits.
-SHORT_OFFSET_TILES: Final = frozenset({(256, 256)})
+# One tile describes A and B as whole buffers, where the others move the base to their tile with 64 bits. So its byte
+# offsets end at 2**32. It also fetches two steps ahead without looking: where A, or a group of 32 rows of A's scales,
+# has fewer left, the size that remains wraps from below zero to 2**32, and it reads beyond the end.
+WHOLE_BUFFER_TILES: Final = frozenset({(256, 256)})
 OFFSET_SPAN: Final = 1 << 32
+PREFETCH: Final = 2 * K_STEP
+ROW_GROUP: Final = 32
 
 _FOLDERS: Final = ("", "f4gemm", "gfx950/f4gemm", "hsa/gfx950/f4gemm", "aiter_meta/hsa/gfx950/f4gemm")
 _COLUMNS: Final = ("tile_m", "tile_n", "splitk", "bpreshuffle", "knl_name", "co_name")
@@ -110,10 +114,8 @@ def find_catalogue(path: Path | None = None) -> Catalogue:
     for folder in tried:
         if (folder / INDEX_NAME).is_file():
             return read_catalogue(folder)
-    where = ", ".join(map(str, tried)) or "no installed package called aiter or aiter_meta"
-    raise InputError(
-        f"no {INDEX_NAME} in {where}: set {PATH_VARIABLE} to an AITER install or an unpacked amd-aiter wheel"
-    )
+    found = f"no {INDEX_NAME} in {', '.join(map(str, tried))}" if tried else "neither aiter nor aiter_meta is installed"
+    raise InputError(f"{found}: set {PATH_VARIABLE} to an AITER install or an unpacked amd-aiter wheel")
 
 
 def _roots(path: Path | None) -> list[Path]:
@@ -183,9 +185,16 @@ def check(
         return f"K={shape.K} is no multiple of {K_STEP} and the padding of the scales is not known to be zero"
     if shape.N % code_object.tile_n and not code_object.guards_columns:
         return f"N={shape.N} is no multiple of {code_object.tile_n}: tile {code_object} writes beyond the row's end"
+    return _buffer_reason(shape, code_object, log2_k_split) if code_object.tile in WHOLE_BUFFER_TILES else None
+
+
+def _buffer_reason(shape: GemmShape, code_object: CodeObject, log2_k_split: int) -> str | None:
     packed_bytes = max(shape.M, shape.N) * shape.K // 2
-    if packed_bytes >= OFFSET_SPAN and code_object.tile in SHORT_OFFSET_TILES:
+    if packed_bytes >= OFFSET_SPAN:
         return f"tile {code_object} cannot address the {packed_bytes} bytes of an operand"
+    last = (shape.K - 1) % slice_elements(shape.K, log2_k_split) + 1
+    if shape.M <= ROW_GROUP and last < PREFETCH:
+        return f"tile {code_object} with M={shape.M} reads beyond the end of A: {last} elements of K in its last slice"
     return None
 
 

@@ -94,7 +94,7 @@ def test_a_named_folder_without_kernels_is_an_error_that_says_where_it_looked(
 def test_without_any_aiter_one_line_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(PATH_VARIABLE, raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=f"no installed package called aiter.*set {PATH_VARIABLE}"):
+    with pytest.raises(InputError, match=f"^neither aiter nor aiter_meta is installed: set {PATH_VARIABLE}"):
         find_catalogue()
 
 
@@ -174,6 +174,25 @@ def test_operands_of_4_GiB_are_beyond_the_one_tile_with_32_bit_offsets() -> None
     assert "4294967296 bytes" in (check(GemmShape(1, 131072, 65536), code_object(256, 256)) or "")
     assert check(first, code_object(224, 256)) is None
     assert check(first, code_object(32, 128)) is None
+
+
+def test_one_tile_reads_beyond_few_rows_unless_every_slice_has_two_steps() -> None:
+    tile = code_object(256, 256, splits_k=True)
+    legal = [
+        (M, K, split)
+        for M, K, split in (
+            (32, 256, 0),
+            (33, 256, 0),
+            (1, 512, 0),
+            (1, 768, 0),
+            (1, 768, 1),
+            (1, 1024, 1),
+            (1, 1024, 2),
+        )
+        if check(GemmShape(M, 256, K), tile, split) is None
+    ]
+    assert legal == [(33, 256, 0), (1, 512, 0), (1, 768, 0), (1, 1024, 1)]
+    assert check(GemmShape(1, 256, 256), code_object(224, 256)) is None
 
 
 def test_slices_are_whole_steps() -> None:

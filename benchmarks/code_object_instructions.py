@@ -1,0 +1,90 @@
+"""What AITER's FP4 GEMM kernels execute for each step of K (256 elements), counted on the simulator.
+
+    python benchmarks/code_object_instructions.py [--aiter FOLDER] [--k 1024 2048] [TILE ...]
+
+FOLDER is an AITER install or an unpacked amd-aiter wheel (default: MXFP4_AITER, else the installed one); TILE is for
+example 32x128 (default: every tile). One workgroup runs at two values of K; the difference divided by the steps between
+them is a step of the main loop, and what is left at the smaller K is the prologue and the epilogue. Instructions are
+those of one wave, bytes those of the workgroup. Needs an LLVM disassembler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+
+from kernels.code_objects import K_STEP, CodeObject, find_catalogue
+from kernels.problem import GemmShape
+from search.gfx950.code_object_check import random_operands, run_checked
+from search.gfx950.simulator import Histogram, InstructionClass, Kernel, load_code_object
+from search.text_table import TextTable
+
+MATRIX_CLKS = 16  # of v_mfma_scale_f32_16x16x128_f8f6f4 with FP4 operands, the only one that these kernels use
+
+
+def of_class(kind: InstructionClass) -> Callable[[Histogram], float]:
+    """Instructions of a class, per wave."""
+    return lambda histogram: histogram.by_class[kind] / histogram.waves
+
+
+def of_name(pattern: str) -> Callable[[Histogram], float]:
+    """Instructions whose whole mnemonic matches, per wave."""
+    return lambda histogram: (
+        sum(count for name, count in histogram.by_mnemonic.items() if re.fullmatch(pattern, name)) / histogram.waves
+    )
+
+
+COLUMNS: Mapping[str, Callable[[Histogram], float]] = {
+    "mfma": of_class(InstructionClass.MFMA),
+    "valu": of_class(InstructionClass.VALU),
+    "ds_read_b128": of_name("ds_read_b128"),
+    "ds_read_b32": of_name("ds_read_b32"),
+    "load_x4": of_name("buffer_load_dwordx4"),
+    "load_x1": of_name("buffer_load_dword"),
+    "scalar": of_class(InstructionClass.SCALAR),
+    "waits": of_class(InstructionClass.WAIT),
+    "barriers": of_class(InstructionClass.BARRIER),
+    "all": lambda histogram: histogram.total / histogram.waves,
+    "global_bytes": lambda histogram: histogram.global_read_bytes,
+    "lds_bytes": lambda histogram: histogram.lds_written_bytes,
+}
+
+
+def counts(code_object: CodeObject, kernel: Kernel, K: int) -> dict[str, float]:
+    """Columns of one whole tile at ``K``; the result is compared with the reference."""
+    tile_m, tile_n = code_object.tile
+    run = run_checked(kernel, code_object, random_operands(GemmShape(tile_m, tile_n, K), seed=1))
+    return {name: count(run.histogram) for name, count in COLUMNS.items()}
+
+
+def row(code_object: CodeObject, short: int, long: int) -> tuple[str, ...]:
+    """Cells of one kernel: a step's counts, the clocks of the matrix core, and all instructions outside of the loop."""
+    kernel = load_code_object(code_object.path, code_object.symbol)
+    at_short, at_long = counts(code_object, kernel, short), counts(code_object, kernel, long)
+    step = {name: (at_long[name] - at_short[name]) * K_STEP / (long - short) for name in COLUMNS}
+    outside = at_short["all"] - step["all"] * short / K_STEP
+    return (str(code_object), *(f"{value:g}" for value in step.values()), f"{step['mfma'] * MATRIX_CLKS:g}",
+            f"{outside:g}")  # fmt: skip
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tiles", nargs="*", metavar="TILE")
+    parser.add_argument("--aiter", type=Path)
+    parser.add_argument("--k", nargs=2, type=int, default=(1024, 2560), metavar=("SHORT", "LONG"))
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    catalogue = find_catalogue(arguments.aiter)
+    wanted = [catalogue.find(*map(int, tile.split("x"))) for tile in arguments.tiles] or catalogue.preshuffled
+    header = ("tile", *COLUMNS, "mfma_clks", "outside_loop")
+    rows = tuple(row(one, *arguments.k) for one in wanted)
+    print(TextTable(header, rows, frozenset(header[1:])).plain())
+
+
+if __name__ == "__main__":
+    main()

@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels.errors import CompileError
+from kernels.errors import CompileError, KernelError, TimedOutError
 from search.gfx950.compile import ARCH, CompiledKernel, artifact_key, compile_kernel
 
 SCHEMA = 1
+FAILURES = {failure.outcome: failure for failure in (CompileError, TimedOutError)}
 UNREADABLE = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError)  # of a torn or foreign file
 
 
@@ -48,35 +49,40 @@ class ArtifactCache:
 
         Raises:
             CompileError: The compiler rejects the kernel, now or when it was first asked.
+            TimedOutError: It did not end in time when it was first asked.
             OSError: The folder cannot be written.
         """
         traits = {"divisible_by_16": divisible_by_16, "large_pointers": large_pointers}
         key = artifact_key(fn, signature, constexprs, options, arch=arch, **traits)
-        known = self.load(key)
+        known: CompiledKernel | KernelError | None = self.load(key)
         if known is None:
             try:
                 known = compile_kernel(fn, signature, constexprs, options, arch=arch, log=log, **traits)
             except CompileError as error:
                 known = error
             self.store(key, known)
-        if isinstance(known, CompileError):
+        if isinstance(known, KernelError):
             raise known
         return known
 
-    def load(self, key: str) -> CompiledKernel | CompileError | None:
+    def load(self, key: str) -> CompiledKernel | KernelError | None:
         """What was stored under ``key``; None if nothing whole was."""
         try:
             record = json.loads(gzip.decompress(self.path(key).read_bytes()))
             if record["schema"] != SCHEMA or record["key"] != key:
                 return None
             if record["error"] is not None:
-                return CompileError(record["error"])
+                return FAILURES[record.get("outcome", CompileError.outcome)](record["error"])
             return CompiledKernel(**record["kernel"])
         except UNREADABLE:
             return None
 
-    def store(self, key: str, result: CompiledKernel | CompileError) -> None:
+    def store(self, key: str, result: CompiledKernel | KernelError) -> None:
         """Keep ``result`` under ``key``; a reader sees the old file or the whole new one.
+
+        Args:
+            key: Of the compilation.
+            result: Its code, or one of ``FAILURES``.
 
         Raises:
             OSError: The folder cannot be written.
@@ -84,8 +90,9 @@ class ArtifactCache:
         record = {
             "schema": SCHEMA,
             "key": key,
-            "error": str(result) if isinstance(result, CompileError) else None,
-            "kernel": None if isinstance(result, CompileError) else asdict(result),
+            "error": str(result) if isinstance(result, KernelError) else None,
+            "outcome": result.outcome if isinstance(result, KernelError) else None,
+            "kernel": None if isinstance(result, KernelError) else asdict(result),
         }
         path = self.path(key)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 
@@ -120,10 +120,14 @@ def mix_of(instructions: Iterable[tuple[str, str]]) -> InstructionMix:
 
     Operands matter only for MFMA formats and for loads to LDS.
     """
-    counts = Counter((mnemonic, _modifiers(mnemonic, operands)) for mnemonic, operands in instructions)
+    return mix_of_counts(Counter(instructions))
+
+
+def mix_of_counts(counts: Mapping[tuple[str, str], float]) -> InstructionMix:
+    """Mix of (mnemonic, operands) pairs, each as often as its count says."""
     totals: dict[str, float] = {}
-    for (mnemonic, modifiers), count in counts.items():
-        for name, value in _unit(mnemonic, modifiers):
+    for (mnemonic, operands), count in counts.items():
+        for name, value in _unit(mnemonic, _modifiers(mnemonic, operands)):
             totals[name] = totals.get(name, 0) + value * count
     return InstructionMix(**totals)
 

@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernels.problem import GemmShape
-from search.gfx950.assembly import Analysis
-from search.gfx950.instruction_mix import VALU_CLKS
+from search.gfx950.assembly import Analysis, Resources
+from search.gfx950.instruction_mix import VALU_CLKS, InstructionMix
 from search.gfx950.machine import Machine, Number
 
-MODEL_VERSION = "gfx950-t1"
+MODEL_VERSION = "gfx950-t2"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class CallWork:
 
 
 def with_code(work: CallWork, analysis: Analysis, lds_bytes: int, machine: Machine) -> CallWork:
-    """``work`` with the instructions and the residency of its compiled code in place of estimates.
+    """``work`` with the residency and the static instruction counts of its compiled code in place of estimates.
 
     Args:
         work: Estimate of the launch; its steps, grid and bytes stay.
@@ -82,8 +82,22 @@ def with_code(work: CallWork, analysis: Analysis, lds_bytes: int, machine: Machi
         lds_bytes: LDS that the launch allocates.
         machine: Decides how many workgroups fit.
     """
-    mix = analysis.executed(float(work.steps))
-    fitting = machine.resident_workgroups(analysis.resources.vgprs, lds_bytes, work.waves)
+    return with_executed(work, analysis.executed(float(work.steps)), analysis.resources, lds_bytes, machine)
+
+
+def with_executed(
+    work: CallWork, mix: InstructionMix, resources: Resources, lds_bytes: int, machine: Machine
+) -> CallWork:
+    """``work`` with the instructions that one wave executed and the residency of its compiled code.
+
+    Args:
+        work: Estimate of the launch; its steps, grid and bytes stay.
+        mix: What the longest wave executes.
+        resources: Of the compiled kernel.
+        lds_bytes: LDS that the launch allocates.
+        machine: Decides how many workgroups fit.
+    """
+    fitting = machine.resident_workgroups(resources.vgprs, lds_bytes, work.waves)
     return replace(
         work,
         resident=np.maximum(1, fitting),

@@ -15,7 +15,7 @@ from kernels.problem import GemmShape
 from search.ahead import Compiled, compile_ahead, compile_only
 from search.device_worker import Answer, FinalTask, FinalTimes, MeasureTask, Task, baseline, run_task
 from search.evaluate import Candidate, Evaluation, Value
-from search.gpu import gpu_count, see_only
+from search.gpu import gpu_count, see_none, see_only
 from search.lane import GpuLane, Job
 from search.timing import COLD, TimingProtocol
 from search.worker import WorkerDied, WorkerPool, WorkerTimedOut
@@ -168,8 +168,7 @@ def _compilation(done: Future[Compilation]) -> Compilation | BaseException:
 
 def begin_compiling(device: DeviceKey) -> None:
     """Prepare a compiling process: it sees no GPU and compiles for ``device``."""
-    for mask in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
-        os.environ[mask] = ""
+    see_none()
     compile_only(device)
 
 

@@ -21,7 +21,6 @@ from search.telemetry import GpuState, driver_version, read_state
 from search.timing import Launch, TimingDevice
 
 REASON_LENGTH = 300  # characters kept of a driver's message
-MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
 class GpuFaultError(KernelError):
@@ -165,9 +164,19 @@ def _first_gpu() -> Origin:
 
 def see_only(index: int) -> None:
     """Hide every GPU but the one with ``index`` among those visible now. To be called before the GPU is used."""
-    for mask in MASKS:
-        listed = [name for name in os.environ.get(mask, "").split(",") if name]
-        os.environ[mask] = listed[index] if index < len(listed) else str(index)
+    mask = visible_mask()
+    listed = [name for name in os.environ.get(mask, "").split(",") if name]
+    os.environ[mask] = listed[index] if index < len(listed) else str(index)
+
+
+def see_none() -> None:
+    """Hide every GPU. To be called before the GPU is used."""
+    os.environ[visible_mask()] = "-1"
+
+
+def visible_mask() -> str:
+    """Environment variable that says which GPUs a process sees."""
+    return "CUDA_VISIBLE_DEVICES" if torch.version.hip is None else "HIP_VISIBLE_DEVICES"
 
 
 def gpu_count() -> int:

@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,47 +35,48 @@ class GpuState:
 
 def read_state(index: int = 0) -> GpuState:
     """State of GPU ``index`` of those that torch sees."""
+    library = _library()
+    if library is None:
+        return GpuState()
+    module, errors = library
     try:
         clock_mhz, temperature_c = torch.cuda.clock_rate(index), torch.cuda.temperature(index)
-    except (ImportError, RuntimeError, AttributeError):  # no pynvml or amdsmi, or a driver that refuses
+        notes = _nvidia_notes(module, index) if torch.version.hip is None else ()
+    except errors:  # the driver does not say
         return GpuState()
-    return GpuState(clock_mhz, temperature_c, _nvidia_notes(index) if torch.version.hip is None else ())
+    return GpuState(clock_mhz, temperature_c, notes)
 
 
 def driver_version() -> str | None:
     """Version of the kernel driver, or None."""
     if torch.version.hip is not None:
+        path = Path("/sys/module/amdgpu/version")
+        return path.read_text().strip() if path.is_file() else None
+    library = _library()
+    return None if library is None else str(library[0].nvmlSystemGetDriverVersion())
+
+
+def _library() -> tuple[Any, tuple[type[Exception], ...]] | None:
+    """The driver's Python library, initialised, and what it raises; None where it is not installed."""
+    name, error = ("pynvml", "NVMLError") if torch.version.hip is None else ("amdsmi", "AmdSmiException")
+    try:
+        module: Any = importlib.import_module(name)
+    except (ImportError, OSError):  # amdsmi fails so where ROCm's own library is missing
+        return None
+    errors: tuple[type[Exception], ...] = (vars(module)[error], RuntimeError, AttributeError)
+    if torch.version.hip is None:
         try:
-            with open("/sys/module/amdgpu/version") as file:
-                return file.read().strip()
-        except OSError:
+            module.nvmlInit()
+        except errors:
             return None
-    nvml = _nvml()
-    return None if nvml is None else str(nvml.nvmlSystemGetDriverVersion())
+    return module, errors
 
 
-def _nvml() -> Any:
-    """NVML's module, initialised, or None."""
-    try:
-        nvml = importlib.import_module("pynvml")
-    except ImportError:
-        return None
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        return None
-    return nvml
-
-
-def _nvidia_notes(index: int) -> tuple[str, ...]:
-    nvml = _nvml()
-    if nvml is None:
-        return ()
-    try:
-        handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(index).uuid}")
-        reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-        others = [p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(handle) if p.pid != os.getpid()]
-    except nvml.NVMLError:
-        return ()
+def _nvidia_notes(nvml: Any, index: int) -> tuple[str, ...]:
+    handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(index).uuid}")
+    reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
     notes = [text for bit, text in THROTTLING.items() if reasons & bit]
+    pids = [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+    own = (os.getpid(), os.getppid())  # a worker and its parent
+    others = [pid for pid in pids if pid not in own] if own[0] in pids else []  # in a container pids may differ
     return (*notes, *([f"{len(others)} other processes"] if others else []))

@@ -103,8 +103,13 @@ def run_task(task: Task) -> Answer:
 
 
 def work(task: Task, gpu: Gpu) -> Answer:
-    """Do ``task`` on ``gpu``."""
-    return measure(task, gpu) if isinstance(task, MeasureTask) else measure_finals(task, gpu)
+    """Do ``task`` on ``gpu``; raises as its function does."""
+    if isinstance(task, MeasureTask):
+        return measure(task, gpu)
+    try:
+        return measure_finals(task, gpu)
+    except RuntimeError as error:
+        raise (kernel_error(error, gpu) or error) from error
 
 
 def measure(task: MeasureTask, gpu: Gpu) -> Evaluation:

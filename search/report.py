@@ -14,6 +14,7 @@ from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 from kernels.table_rows import EVIDENCE
 from search.evaluate import OUTCOMES
+from search.finals_report import print_finals
 from search.text_table import TextTable, print_table
 from search.winners import Winner, config_of, shapes_of, winners
 
@@ -108,6 +109,7 @@ def print_closing(frame: pd.DataFrame, console: Console) -> list[Summary]:
     """Print the closing table of the results; the summaries that it shows."""
     summaries = summarize(frame)
     print_table(closing_table(summaries), console)
+    print_finals(frame, console)
     return summaries
 
 

@@ -1,0 +1,49 @@
+"""The finals of measured studies for people: how sure each winner is, and how well the GPU was kept busy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+
+from search.gpu_share import gpu_wait_share
+from search.text_table import TextTable, print_table
+
+NUMBERS = ("finals us", "margin us", "confidence", "rank tau", "dispatched us")
+HEADER = ("shape", "family", *NUMBERS, "")
+
+
+def finals_table(frame: pd.DataFrame) -> TextTable:
+    """The latest winner of the finals of each shape: its time, margin, confidence, rank stability, dispatched time."""
+    selected = frame[frame["selected"].fillna(False)].sort_values("started", kind="stable")
+    latest = selected.drop_duplicates(["arch", "cu_count", "M", "N", "K"], keep="last").sort_values(["N", "K", "M"])
+    return TextTable(HEADER, tuple(_cells(row) for row in latest.to_dict("records")), right=frozenset(NUMBERS))
+
+
+def print_finals(frame: pd.DataFrame, console: Console) -> None:
+    """Print the finals and the share of its time that the GPU waited; nothing where nothing was measured."""
+    table = finals_table(frame)
+    if table.rows:
+        print_table(table, console)
+    share = gpu_wait_share(frame)
+    if not math.isnan(share):
+        console.print(f"the GPU waited {100 * share:.1f} % of its time for a compiled candidate", highlight=False)
+
+
+def _cells(row: Any) -> tuple[str, ...]:
+    return (
+        f"{row['M']}x{row['N']}x{row['K']}",
+        str(row["family"]),
+        _number(row["time_us"], ".2f"),
+        _number(row["margin_us"], ".2f"),
+        _number(row["confidence"], ".3f"),
+        _number(row["rank_tau"], ".2f"),
+        _number(row["confirmed_us"], ".2f"),
+        "tie" if row["tie"] is True else "",
+    )
+
+
+def _number(value: Any, form: str) -> str:
+    return "" if pd.isna(value) else format(value, form)

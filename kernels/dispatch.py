@@ -1,192 +1,29 @@
-"""Choose the kernel for a shape from the tuned tables, and run it."""
+"""The product for users, with the tables, the dispatcher and the device that serve it."""
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from kernels import interpreter, ops
-from kernels.defaults import default_choice
 from kernels.device import GFX950, DeviceKey, local_device
-from kernels.graphs import GraphCache, Static
+from kernels.dispatcher import Dispatcher
 from kernels.misses import MissRecorder
-from kernels.operands import as_output, as_rows, check_shuffled
-from kernels.planner import Choice, Planned, Planner, Statistics
-from kernels.problem import GemmShape
+from kernels.operands import as_output, as_rows, check_shuffled, in_shape_of
+from kernels.planner import Choice
 from kernels.reference import mxfp4_gemm_reference, to_bf16
-from kernels.runner import Compile, compile_call, interpret_call
-from kernels.table_sources import TableSource, load_device_tables, table_path, user_misses, user_tables
-from kernels.tables import Lookup, TunedTable, lookup
+from kernels.table_sources import load_device_tables, table_path, user_misses, user_tables
 from kernels.weights import PackedWeight
-from kernels.workspace import LIMIT_BYTES
 
 __all__ = [
     "Choice", "Dispatcher", "default_dispatcher", "gemm_shuffled", "load_dispatcher", "mxfp4_gemm", "table_path",
 ]  # fmt: skip
 
 LOGGER = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class Dispatcher:
-    """Serves shapes on one kind of device from one table. Safe to share between threads, streams and equal GPUs.
-
-    Args:
-        device: Where the kernels run.
-        table: Tuned rows for ``device``; None serves every shape by the defaults.
-        deterministic_only: Pass over rows whose result may differ in the last bit between runs.
-        sources: The files that ``table`` was read from, and those that serve another device.
-        misses: Where shapes without a row are recorded.
-        compile_call: Makes runners; default: the compiler, or the interpreter where it was switched on.
-        workspace_limit_bytes: Of one call; a product that needs more is computed in parts.
-        graphs: Captured products; default: of the GPU's runtime.
-    """
-
-    device: DeviceKey
-    table: TunedTable | None = None
-    deterministic_only: bool = False
-    sources: tuple[TableSource, ...] = ()
-    misses: MissRecorder | None = None
-    compile_call: Compile | None = None
-    workspace_limit_bytes: int = LIMIT_BYTES
-    graphs: GraphCache = field(default_factory=GraphCache)
-    _planner: Planner = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Make the planner."""
-        compiler = self.compile_call or (interpret_call if interpreter.interpreting() else compile_call)
-        planner = Planner(self.device, self.choose, compiler, self.workspace_limit_bytes, self.misses)
-        object.__setattr__(self, "_planner", planner)
-
-    def choose(self, shape: GemmShape) -> Choice:
-        """The table's row for ``shape``, or the default where there is none; what ``gemm`` runs."""
-        if self.table is None:
-            found = Lookup(None, "miss", f"no table for {self.device}")
-        else:
-            found = lookup(self.table, shape, deterministic_only=self.deterministic_only)
-        if found.row is not None:
-            return Choice(found.row.family, found.row.config, found)
-        return Choice(*default_choice(shape, self.device), found)
-
-    @property
-    def statistics(self) -> Statistics:
-        """How many calls each kind of answer served so far."""
-        return self._planner.statistics()
-
-    def gemm(
-        self,
-        a: torch.Tensor,
-        weight: PackedWeight,
-        *,
-        out: torch.Tensor | None = None,
-        graph: bool | None = None,
-    ) -> torch.Tensor:
-        """Compute ``Q(a) @ weight.T`` with the kernel chosen for the shape, on the current stream.
-
-        Args:
-            a: [..., K] bfloat16 on the weight's device; rows may be strided. No rows give no launch.
-            weight: [N, K].
-            out: [..., N] bfloat16, contiguous, on the same device; allocated if not given.
-            graph: Replay the launches as a captured graph; default: where the table's row says so.
-
-        Returns:
-            ``out``, or a new tensor.
-
-        Raises:
-            ValueError: A tensor has another shape, dtype, layout or device, or needs a gradient.
-            RuntimeError: The caller captures a graph and the shape has no plan yet; see :meth:`prepare`.
-        """
-        rows = as_rows(a, weight.K)
-        product = as_output(out, a, rows, weight.N)
-        if rows.shape[0]:
-            planned, pointers = self._planned(rows, weight.data, weight.scale, product)
-            planned.calls += 1
-            wanted = _row_wants_graph(planned.choice) if graph is None else graph
-            if not (wanted and self.graphs.run(self, weight, rows, product)):
-                _launch(planned, pointers, weight.data)
-        return _shaped(product, a, out)
-
-    def gemm_shuffled(
-        self, a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor, *, out: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """Like :meth:`gemm`, without graphs, for a weight given as the two tensors of a ``PackedWeight``."""
-        N, K = check_shuffled(data, scale)
-        rows = as_rows(a, K)
-        product = as_output(out, a, rows, N)
-        if rows.shape[0]:
-            planned, pointers = self._planned(rows, data, scale, product)
-            planned.calls += 1
-            _launch(planned, pointers, data)
-        return _shaped(product, a, out)
-
-    def prepare(self, weight: PackedWeight, rows: Iterable[int], *, graph: bool = False) -> None:
-        """Choose, compile and load the kernels for ``weight`` at each M of ``rows``, so that no call has to.
-
-        That holds for contiguous operands at multiples of 16 bytes; others get their plan with the first call.
-
-        Args:
-            weight: For the plans any weight of its extents would do; graphs belong to this one.
-            rows: Values of M.
-            graph: Also capture, for replay on the current stream.
-        """
-        for M in rows:
-            self._planner.planned((M, weight.N, weight.K, weight.K, 0, weight.data.get_device()))
-            if graph:
-                self.gemm(weight.data.new_zeros((M, weight.K), dtype=torch.bfloat16), weight, graph=True)
-
-    def allocate(self, M: int, weight: PackedWeight) -> Static:
-        """Buffers of a captured product."""
-        planned = self._planner.planned((M, weight.N, weight.K, weight.K, 0, weight.data.get_device()))
-        a, out = (weight.data.new_empty((M, width), dtype=torch.bfloat16) for width in (weight.K, weight.N))
-        return Static(a, out, weight.data.new_empty(planned.plan.workspace_bytes))
-
-    def launch(self, static: Static, weight: PackedWeight) -> None:
-        """Launch a product on the buffers of :meth:`allocate`."""
-        planned, pointers = self._planned(static.a, weight.data, weight.scale, static.out)
-        planned.plan.run((*pointers, static.workspace.data_ptr()))
-
-    def _planned(
-        self, a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor, out: torch.Tensor
-    ) -> tuple[Planned, tuple[int, int, int, int]]:
-        """The plan for matrices [M, K] and [M, N], and the addresses of the four tensors."""
-        index = data.get_device()
-        if a.get_device() != index:
-            raise ValueError(f"a is on {a.device}, the weight on {data.device}")
-        pointers = (a.data_ptr(), data.data_ptr(), scale.data_ptr(), out.data_ptr())
-        misaligned = 0
-        if (pointers[0] | pointers[1] | pointers[2] | pointers[3]) & 15:
-            misaligned = sum(bool(pointer & 15) << bit for bit, pointer in enumerate(pointers))
-        M, K = a.shape
-        return self._planner.planned((M, out.shape[1], K, a.stride(0), misaligned, index)), pointers
-
-
-def _launch(planned: Planned, pointers: tuple[int, int, int, int], data: torch.Tensor) -> None:
-    """Run a plan with a workspace that is free for the stream's next call as soon as this one returns."""
-    size = planned.plan.workspace_bytes
-    workspace = data.new_empty(size) if size else None
-    addresses = (*pointers, 0 if workspace is None else workspace.data_ptr())
-    index = data.get_device()
-    if index < 0 or index == torch.cuda.current_device():
-        planned.plan.run(addresses)
-    else:  # kernels go to the current device, wherever the tensors are
-        with torch.cuda.device(index):
-            planned.plan.run(addresses)
-
-
-def _row_wants_graph(choice: Choice) -> bool:
-    return False
-
-
-def _shaped(product: torch.Tensor, a: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-    """The caller's ``out``, or the matrix with the leading extents of ``a``."""
-    if out is not None:
-        return out
-    return product if a.ndim == 2 else product.view(*a.shape[:-1], product.shape[1])
 
 
 def load_dispatcher(
@@ -251,7 +88,7 @@ def _reference(a: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None) 
         raise ValueError(f"a is on {a.device}, the weight on {weight.device}")
     if rows.shape[0]:
         product.copy_(to_bf16(mxfp4_gemm_reference(rows, weight)))
-    return _shaped(product, a, out)
+    return in_shape_of(product, a, out)
 
 
 def mxfp4_gemm(

@@ -43,6 +43,13 @@ def as_output(out: torch.Tensor | None, a: torch.Tensor, rows: torch.Tensor, N: 
     return out if out.ndim == 2 else out.view(-1, N)
 
 
+def in_shape_of(product: torch.Tensor, a: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+    """The caller's ``out``, or the matrix with the leading extents of ``a``."""
+    if out is not None:
+        return out
+    return product if a.ndim == 2 else product.view(*a.shape[:-1], product.shape[1])
+
+
 def check_shuffled(data: torch.Tensor, scale: torch.Tensor) -> tuple[int, int]:
     """Return (N, K) of a shuffled weight given as bare tensors.
 

@@ -51,7 +51,8 @@ class Planned:
 
     Args:
         plan: What runs.
-        choice: Why. Its configuration is the one that was chosen, even where the compiler rejected it.
+        choice: Its configuration and the table's answer. Where the compiler rejected the configuration of the
+            answer's row, the configuration is a default.
         calls: How often it ran; a few may be lost where threads race.
     """
 
@@ -127,7 +128,7 @@ class Planner:
             if known is None:
                 choice = self.choose(inputs.shape)
                 with nullcontext() if key[5] < 0 else torch.cuda.device(key[5]):
-                    known = Planned(self._build(choice, inputs), choice)
+                    known = self._build(choice, inputs)
                 if choice.lookup.row is None:
                     self._miss(inputs.shape, choice.lookup)
                 self._plans[key] = known
@@ -144,22 +145,26 @@ class Planner:
         if found != self.device:
             raise ValueError(f"GPU {index} is {found}, the dispatcher serves {self.device}")
 
-    def _candidates(self, choice: Choice, shape: GemmShape) -> Iterator[tuple[str, TileConfig]]:
-        yield choice.family, choice.config
-        yield default_choice(shape, self.device)
-        yield smallest_choice(self.device)
+    def _candidates(self, choice: Choice, shape: GemmShape) -> Iterator[Choice]:
+        yield choice
+        yield Choice(*default_choice(shape, self.device), choice.lookup)
+        yield Choice(*smallest_choice(self.device), choice.lookup)
 
-    def _build(self, choice: Choice, inputs: Inputs) -> Plan:
+    def _compile(self, choice: Choice, inputs: Inputs) -> Planned:
+        plan = build_plan(choice.family, choice.config, inputs, self.compile_call, self.limit_bytes)
+        return Planned(plan, choice)
+
+    def _build(self, choice: Choice, inputs: Inputs) -> Planned:
         *first, last = dict.fromkeys(self._candidates(choice, inputs.shape))
-        for family, config in first:
+        for candidate in first:
             try:
-                return build_plan(family, config, inputs, self.compile_call, self.limit_bytes)
+                return self._compile(candidate, inputs)
             except COMPILER_ERRORS as error:
                 reason = str(error).strip().partition("\n")[0]
-                self._rejected.append(f"{inputs.shape} {family}")
+                self._rejected.append(f"{inputs.shape} {candidate.family}")
                 LOGGER.warning("%s: %s %s does not compile here (%s); a default serves",
-                               inputs.shape, family, config, reason)  # fmt: skip
-        return build_plan(*last, inputs, self.compile_call, self.limit_bytes)
+                               inputs.shape, candidate.family, candidate.config, reason)  # fmt: skip
+        return self._compile(last, inputs)
 
     def _miss(self, shape: GemmShape, found: Lookup) -> None:
         layer = (shape.N, shape.K)

@@ -98,7 +98,9 @@ def test_where_the_default_is_rejected_too_the_least_demanding_configuration_ser
         return compiles(call, pointers)
 
     planner = Planner(GFX950, tuned, takes_one_stage, limit_bytes=1 << 30)
-    assert len(planner.planned(KEY).plan.launches) == 1
+    planned = planner.planned(KEY)
+    assert len(planned.plan.launches) == 1
+    assert (planned.choice.config.num_stages, planned.choice.lookup.how) == (1, "bucket")
 
 
 def test_what_no_configuration_survives_is_raised() -> None:

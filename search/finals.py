@@ -25,7 +25,8 @@ from search.study import Point, point_of
 CONFIRM_ROUNDS = 20
 DERIVED = ("tflops", "bandwidth_gbs", "roofline_fraction")  # made anew from the new time
 OLD = (
-    "selected", "tie", "margin_us", "confidence", "rank_tau", "confirmed_us", "started", "duration_s", "gpu_s", "gpu_wait_s",
+    "selected", "tie", "margin_us", "confidence", "rank_tau", "confirmed_us",
+    "started", "duration_s", "gpu_s", "gpu_wait_s",
 )  # fmt: skip
 KEPT = [n for n in {**TIMES, **COMPILED, **CHECKED, **ORIGIN} if n not in (*DERIVED, *OLD, "time_us")]
 VERSIONS = ("triton", "torch")

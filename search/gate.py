@@ -20,17 +20,17 @@ from kernels.errors import KernelError, WrongResultError
 from kernels.problem import GemmShape
 from kernels.program import Buffer, KernelCall, Program
 from kernels.reference import compare
-from kernels.tiling import GridIndex, TileCoverage
+from kernels.tiling import Coverage, GridIndex
 from search.gate_inputs import GateInputs
-from search.gfx950.simulator import Histogram, Kernel, Launch, SimulationError, simulate
+from search.gate_regions import Region, choose_regions
 from search.gfx950.simulator import Buffer as SimulatorBuffer
+from search.gfx950.simulator import Histogram, Kernel, Launch, SimulationError, simulate
 
 Array = npt.NDArray[Any]
 DTYPES = {"bf16": np.uint16, "fp32": np.float32, "u8": np.uint8}
 SEED = 20240913
-MULTIPLICATIONS = 3e8  # of all tiles together, at most, unless a single tile has more
-CHECKED_ROWS, CHECKED_COLUMNS = 64, 64  # of a tile, where a further kernel writes the output
 SHADOW_BYTES = 1 << 24  # larger workspaces are poisoned but not tracked byte by byte
+POISONED = 0xFFFF  # bits of an output element that nobody wrote: a NaN
 MAX_ULP = 1  # bf16 steps: fp32 sums may differ in their last bit by order
 
 
@@ -38,14 +38,6 @@ class SimulatorLimitError(KernelError):
     """The simulator cannot execute this code, so it could not be checked."""
 
     outcome = "crashed"
-
-
-@dataclass(frozen=True)
-class Region:
-    """Rows and columns of C."""
-
-    rows: range
-    columns: range
 
 
 @dataclass(frozen=True)
@@ -90,77 +82,70 @@ def check_program(program: Program, calls: Sequence[SimulatedCall], shape: GemmS
         SimulatorLimitError: An instruction that is not modelled, or a workspace larger than the memory.
     """
     start = time.perf_counter()
-    inputs = shared_inputs(shape)
-    checked, touched = choose_regions(program, shape)
-    for region in touched[0]:
-        inputs.fill(region.rows, _whole_blocks(region.columns))
     try:
-        memory = {buffer.name: _memory(buffer, inputs, touched[0]) for buffer in program.buffers}
-        histograms = tuple(_run(one, memory, regions) for one, regions in zip(calls, touched, strict=True))
+        sample = take_sample(program, shape)
+        histograms = tuple(
+            _run(one, sample.memory, chosen) for one, chosen in zip(calls, sample.workgroups, strict=True)
+        )
     except SimulationError as error:
         raise SimulatorLimitError(f"not checked: {error}") from error
     except MemoryError as error:
         raise SimulatorLimitError("not checked: its workspace does not fit the memory") from error
-    out = torch.from_numpy(memory["out"].array).view(torch.bfloat16)
-    errors = [_compare(out, inputs, region) for region in checked]
-    elements = sum(len(region.rows) * len(region.columns) for region in checked)
-    return GateReport(max(errors), elements, histograms, time.perf_counter() - start)
+    return GateReport(sample.compare(), sample.elements, histograms, time.perf_counter() - start)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The part of a problem that is executed, with its memory.
+
+    Args:
+        inputs: Operands.
+        memory: By name of the buffer; outputs and workspaces hold NaN.
+        checked: Regions of C that are compared.
+        written: Regions of C that the chosen workgroups may write.
+        workgroups: Of each launch, in order.
+    """
+
+    inputs: GateInputs
+    memory: Mapping[str, SimulatorBuffer]
+    checked: Sequence[Region]
+    written: Sequence[Region]
+    workgroups: Sequence[Sequence[GridIndex]]
+
+    @property
+    def elements(self) -> int:
+        """How many elements are compared."""
+        return sum(len(region.rows) * len(region.columns) for region in self.checked)
+
+    def compare(self) -> float:
+        """Largest relative error of the output, once every launch has run.
+
+        Raises:
+            WrongResultError: An element is off, or one was written that no chosen workgroup owns.
+        """
+        array = self.memory["out"].array
+        out = torch.from_numpy(array).view(torch.bfloat16)
+        largest = max(_compare(out, self.inputs, region) for region in self.checked)
+        if array.nbytes <= SHADOW_BYTES:
+            _reject_stray_writes(array, self.written)
+        return largest
+
+
+def take_sample(program: Program, shape: GemmShape) -> Sample:
+    """Choose what to execute of ``program``, and lay out its operands."""
+    inputs = shared_inputs(shape)
+    checked, touched = choose_regions(program, shape)
+    for region in touched[0]:
+        inputs.fill(region.rows, _whole_blocks(region.columns))
+    memory = {buffer.name: _memory(buffer, inputs, touched[0]) for buffer in program.buffers}
+    chosen = [_workgroups(call.coverage, regions) for call, regions in zip(program.calls, touched, strict=True)]
+    return Sample(inputs, memory, checked, touched[-1], chosen)
 
 
 @functools.lru_cache(maxsize=4)
 def shared_inputs(shape: GemmShape) -> GateInputs:
     """Operands of ``shape``, kept while this process checks its candidates."""
     return GateInputs(shape, SEED)
-
-
-def choose_regions(program: Program, shape: GemmShape) -> tuple[list[Region], list[list[Region]]]:
-    """The regions of C to compare, and for each launch the regions that it must work on.
-
-    A launch touches whole tiles of its own, so the launches before it must cover these.
-    """
-    tiles = _choose_tiles(_gemm_coverage(program), shape)
-    fused = "b" in program.calls[-1].args.values()
-    checked = tiles if fused else [_window(tile) for tile in tiles]
-    touched: list[list[Region]] = []
-    regions = checked
-    for call in reversed(program.calls):
-        regions = [Region(*call.coverage.extent(region.rows, region.columns)) for region in regions]
-        touched.insert(0, regions)
-    return checked, touched
-
-
-def _choose_tiles(coverage: TileCoverage, shape: GemmShape) -> list[Region]:
-    """Tiles to compute, as many as are affordable: both tails, the first, each tail alone, a random one."""
-    last_m, last_n = coverage.num_m - 1, coverage.num_n - 1
-    random = np.random.default_rng((SEED, coverage.num_m, coverage.num_n))
-    wanted = [(last_m, last_n), (0, 0), (last_m, 0), (0, last_n)]
-    wanted.append((int(random.integers(coverage.num_m)), int(random.integers(coverage.num_n))))
-    affordable = int(MULTIPLICATIONS / (coverage.BLOCK_M * coverage.BLOCK_N * shape.K))
-    chosen = list(dict.fromkeys(wanted))[: max(1, affordable)]
-    return [
-        Region(
-            range(m * coverage.BLOCK_M, min((m + 1) * coverage.BLOCK_M, shape.M)),
-            range(n * coverage.BLOCK_N, min((n + 1) * coverage.BLOCK_N, shape.N)),
-        )
-        for m, n in chosen
-    ]
-
-
-def _gemm_coverage(program: Program) -> TileCoverage:
-    """Tiles of the launch that reads the weight."""
-    for call in program.calls:
-        if "b" in call.args.values() and isinstance(call.coverage, TileCoverage):
-            return call.coverage
-    raise ValueError("the program has no launch that reads the weight")
-
-
-def _window(tile: Region) -> Region:
-    """The last rows and columns of a tile, where its tails are."""
-    rows, columns = tile.rows, tile.columns
-    return Region(
-        range(max(rows.start, rows.stop - CHECKED_ROWS), rows.stop),
-        range(max(columns.start, columns.stop - CHECKED_COLUMNS), columns.stop),
-    )
 
 
 def _whole_blocks(columns: range) -> range:
@@ -184,14 +169,19 @@ def _memory(buffer: Buffer, inputs: GateInputs, touched: Sequence[Region]) -> Si
     return SimulatorBuffer(array)
 
 
-def _run(one: SimulatedCall, memory: Mapping[str, SimulatorBuffer], regions: Sequence[Region]) -> Histogram:
-    call = one.call
+def _workgroups(coverage: Coverage, regions: Sequence[Region]) -> tuple[GridIndex, ...]:
+    """Every workgroup that one of the regions depends on, once."""
     wanted: dict[GridIndex, None] = {}
     for region in regions:
-        wanted.update(dict.fromkeys(call.coverage.workgroups(region.rows, region.columns)))
+        wanted.update(dict.fromkeys(coverage.workgroups(region.rows, region.columns)))
+    return tuple(wanted)
+
+
+def _run(one: SimulatedCall, memory: Mapping[str, SimulatorBuffer], workgroups: Sequence[GridIndex]) -> Histogram:
+    call = one.call
     arguments = {name: memory[value] if isinstance(value, str) else value for name, value in call.args.items()}
     launch = Launch(arguments, call.grid, (64 * one.waves, 1, 1), one.lds_bytes)
-    result = simulate(one.kernel, launch, list(wanted))
+    result = simulate(one.kernel, launch, workgroups)
     if result.findings:
         first, *more = result.findings
         others = f" (and {len(more)} more findings)" if more else ""
@@ -212,7 +202,21 @@ def _compare(out: torch.Tensor, inputs: GateInputs, region: Region) -> float:
     if report.first_mismatch is not None:
         m, n = report.first_mismatch
         raise WrongResultError(
-            f"C[{rows.start + m}, {columns.start + n}] is {float(actual[m, n]):g} instead of {float(reference[m, n]):g}; "
-            f"{report.mismatches} of {report.elements} elements of its tile are wrong"
+            f"C[{rows.start + m}, {columns.start + n}] is {float(actual[m, n]):g} instead of "
+            f"{float(reference[m, n]):g}; {report.mismatches} of {report.elements} elements of its tile are wrong"
         )
     return report.max_rel
+
+
+def _reject_stray_writes(out: Array, written: Sequence[Region]) -> None:
+    """Whether everything outside of the ``written`` regions still is the poison that it was.
+
+    Raises:
+        WrongResultError: An element is not.
+    """
+    stray = out != POISONED
+    for region in written:
+        stray[region.rows.start : region.rows.stop, region.columns.start : region.columns.stop] = False
+    if stray.any():
+        m, n = (int(index) for index in np.argwhere(stray)[0])
+        raise WrongResultError(f"C[{m}, {n}] was written by a workgroup of another tile ({int(stray.sum())} elements)")

@@ -23,6 +23,7 @@ ROWS = 32  # a block of rows: a row group of the shuffled scales, two of the shu
 # about 10 bits of range in the scales the sums of 10**4 products stay within the 24 bits of fp32, exact in any order.
 SCALE_BYTES = (125, 129)
 MAGNITUDES = (-2, 2)  # exponents of the blocks of A
+ZERO_BLOCKS = 1 / 32  # of A: their scale is that of no value
 POISON = 0xFF  # E8M0 NaN
 
 
@@ -68,7 +69,8 @@ class GateInputs:
         part = self.a[block * ROWS : (block + 1) * ROWS]
         random = np.random.default_rng((self.seed, 0, block))
         low, high = MAGNITUDES
-        magnitude = np.exp2(random.integers(low, high + 1, (len(part), self.shape.K // BLOCK)))
+        groups = (len(part), self.shape.K // BLOCK)
+        magnitude = np.exp2(random.integers(low, high + 1, groups)) * (random.random(groups) >= ZERO_BLOCKS)
         values = random.standard_normal(part.shape) * np.repeat(magnitude, BLOCK, axis=1)
         part[...] = torch.from_numpy(values).to(torch.bfloat16).view(torch.uint16).numpy()
 

@@ -63,7 +63,7 @@ def sweep(
     shapes_file: Annotated[
         list[Path] | None, typer.Option("--shapes", metavar="FILE", help="Shapes file (YAML, CSV, list); repeatable.")
     ] = None,
-    target: Annotated[str, typer.Option(help="auto, gfx950 (offline) or local (the GPU here).")] = "auto",
+    target: Annotated[str, typer.Option(help="auto, gfx950 (offline), local (the GPU here) or replay:FILE.")] = "auto",
     families: Annotated[str | None, typer.Option(help="Comma-separated kernel families; default: all.")] = None,
     trials: Annotated[int, typer.Option(min=1, help="Trials for each shape, earlier runs included.")] = 96,
     time_budget: Annotated[float | None, typer.Option(min=0, metavar="S", help="Seconds for the whole sweep.")] = None,
@@ -73,6 +73,7 @@ def sweep(
     jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one a core.")] = None,
     seed: Annotated[int, typer.Option(help="Of the samplers.")] = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew instead of resuming.")] = False,
+    warm: Annotated[bool, typer.Option("--warm", help="Measure with operands in the GPU's cache.")] = False,
 ) -> None:
     """Search the best kernel and configuration for each shape; the same command resumes."""
     from search.progress import TerminalReporter
@@ -84,6 +85,7 @@ def sweep(
     request = SweepRequest(
         shapes=_shapes(shapes or [], shapes_file or []), target=target, families=_names(families), trials=trials,
         time_budget_s=time_budget, sampler=sampler, results=results, storage=storage, jobs=jobs, seed=seed, fresh=fresh,
+        warm=warm,
     )  # fmt: skip
     console = output_console()
     with TerminalReporter(console) as reporter:

@@ -39,6 +39,7 @@ from search.results import load, make_record
 from search.space import SearchSpace, load_spaces
 from search.storage import open_storage, storage_file
 from search.study import Point, Progress, StudyRun, point_of, unique
+from search.timing import COLD, WARM
 
 SPACES = Path(__file__).resolve().parent.parent / "configs" / "spaces"
 TARGETS = ("auto", "gfx950", "local", "replay:PATH")
@@ -61,6 +62,7 @@ class SweepRequest:
         jobs: Worker processes; None takes one a core.
         seed: Of the samplers.
         fresh: Begin new studies instead of resuming.
+        warm: Time with operands that stay in the GPU's cache, instead of cold ones; measured targets only.
         spaces: Folder of the search spaces.
         cache: Folder of compiled kernels; None takes the user's cache folder.
     """
@@ -76,6 +78,7 @@ class SweepRequest:
     jobs: int | None = None
     seed: int = 0
     fresh: bool = False
+    warm: bool = False
     spaces: Path = SPACES
     cache: Path | None = None
 
@@ -157,7 +160,7 @@ def make_evaluator(request: SweepRequest) -> Evaluator:
         raise InputError(f"unknown target {target!r}; choose one of {', '.join(TARGETS)}")
     local = None if target == "gfx950" else local_device()
     if local is not None:
-        return DeviceEvaluator(local, jobs=request.jobs)
+        return DeviceEvaluator(local, jobs=request.jobs, protocol=WARM if request.warm else COLD)
     if target == "local":
         raise InputError("--target local: torch finds no GPU here; use --target gfx950 to search without one")
     return OfflineEvaluator(GFX950, jobs=request.jobs, cache=request.cache)

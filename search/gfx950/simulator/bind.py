@@ -258,6 +258,8 @@ def _finish(plan: _Plan, statement: Statement) -> Instruction:
         run = coherent(run, set(writes))
     reads = frozenset(plan.reads)
     shadow = op.shadow if op.shadow_of is None else op.shadow_of(plan.keywords["mods"])
+    if op.halfwise and _mixes_halves(statement):
+        shadow = None
     return Instruction(
         statement=statement,
         run=run,
@@ -266,8 +268,12 @@ def _finish(plan: _Plan, statement: Statement) -> Instruction:
         writes=tuple(writes),
         touches=reads | frozenset(writes),
         preserve=plan.preserve,
-        shadow=shadow if not plan.before else None,
+        shadow=shadow,
         sources=tuple(plan.src),
+        before=tuple(plan.before),
+        after=tuple(plan.after),
+        narrow=all(WIDTHS[kind] == 1 for kind in op.src + op.dst),
+        halves=(frozenset(plan.halves[0]), frozenset(plan.halves[1])) if plan.halves[0] else None,
     )
 
 

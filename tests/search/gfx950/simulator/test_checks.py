@@ -116,3 +116,26 @@ BUFFER = {"s[0:1]": "x", **RESOURCE, "v0": LANE * 4, "v1": LANE * 4, "v4": 0, "v
 )
 def test_waits(text: str, kinds: set[str]) -> None:
     assert run(text, BUFFER, buffers={"x": WORDS.copy()}).kinds() == kinds
+
+
+SDWA = "dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:{} src1_sel:DWORD"
+
+
+@pytest.mark.parametrize(
+    ("text", "undefined", "found"),
+    [
+        # v0 has an undefined low half after the shift: a byte above it is defined, a byte below is not.
+        ("v_lshlrev_b32_e32 v0, 0, v0\nv_and_or_b32 v0, v0, s0, 0\nv_or_b32_sdwa v8, v0, v1 " + SDWA.format("BYTE_3"), "v0", False),
+        ("v_and_or_b32 v0, v0, s0, 0\nv_or_b32_sdwa v8, v0, v1 " + SDWA.format("BYTE_1"), "v0", True),
+        ("v_pk_add_f32 v[4:5], v[2:3], v[2:3] op_sel_hi:[0,0]\nv_mov_b32_e32 v8, v5", "v3", False),
+        ("v_pk_add_f32 v[4:5], v[2:3], v[2:3]\nv_mov_b32_e32 v8, v4", "v3", False),
+        ("v_pk_add_f32 v[4:5], v[2:3], v[2:3]\nv_mov_b32_e32 v8, v5", "v3", True),
+        ("v_cvt_pk_bf16_f32 v4, v1, v0\nv_and_b32_e32 v8, 0xffff, v4", "v0", False),
+        ("v_cvt_pk_bf16_f32 v4, v0, v1\nv_and_b32_e32 v8, 0xffff, v4", "v0", True),
+        ("v_cndmask_b32_e64 v8, v0, v1, s[4:5]", "v0", False),  # the mask is all ones: v1
+        ("v_cndmask_b32_e64 v8, v1, v0, s[4:5]", "v0", True),
+    ],
+)  # fmt: skip
+def test_undefined_bits_through_modifiers_and_packed_math(text: str, undefined: str, found: bool) -> None:
+    registers = {f"v{n}": 0 for n in range(6)} | {"s0": 0x0000FFFF, "s[4:5]": 0xFFFFFFFFFFFFFFFF}
+    assert ("uninitialised_address" in run(text + USE, registers, undefined=undefined).kinds()) is found

@@ -118,7 +118,8 @@ class Planner:
             calls = Counter(self._forgotten)
             for planned in plans:
                 calls[planned.choice.lookup.how] += planned.calls
-            return Statistics(calls, Counter(planned.choice.lookup.how for planned in plans), len(self._rejected))
+            shapes = Counter(planned.choice.lookup.how for planned in plans)
+            return Statistics(dict(calls), dict(shapes), len(self._rejected))
 
     def _make(self, key: PlanKey) -> Planned:
         inputs = Inputs(GemmShape(*key[:3]), key[3], key[4])

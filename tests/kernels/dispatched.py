@@ -82,14 +82,14 @@ class Findings:
         a, out = self.randn(2, 2, K), torch.full((2, 2, N), float("nan"), dtype=torch.bfloat16)
         self.found["out is returned"] = mxfp4_gemm(a, weight, out=out) is out
         self.compare("out", out, a, weight)
-        self.found["served by"] = dict(default_dispatcher(None).statistics.calls)
+        self.found["served by"] = default_dispatcher(None).statistics.calls
 
     def parts(self) -> None:
         """One row of slices takes 3 * 64 * 4 = 768 bytes, so 256 rows take 192 KiB."""
         dispatcher = Dispatcher(GFX950, TABLE, workspace_limit_bytes=200 << 10)
         weight, a = self.weight(), self.randn(300, K + 64)[:, :K]
         self.compare("in parts", dispatcher.gemm(a, weight), a, weight)
-        self.found["in parts, how"] = dict(dispatcher.statistics.calls)
+        self.found["in parts, how"] = dispatcher.statistics.calls
 
     def weights(self, graph: bool) -> None:
         backend = ReplayingBackend()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,18 @@ import optuna
 import pytest
 import torch
 from fake_evaluator import FakeEvaluator
+from fake_gpu import H200
 from optuna.exceptions import StorageInternalError
 
 from kernels.device import GFX950
 from kernels.errors import InputError
 from kernels.problem import GemmShape
+from search.ahead import Compiled
+from search.device import DeviceEvaluator
+from search.device_worker import FinalTask, FinalTimes
+from search.evaluate import Evaluation
 from search.offline import OfflineEvaluator
+from search.results import load
 from search.sweep import SweepRequest, make_evaluator, run_sweep
 
 SHAPE = GemmShape(16, 2112, 7168)
@@ -82,3 +90,69 @@ def test_a_full_disk_ends_the_sweep_with_one_line_and_the_same_command_goes_on(
     run_sweep(asked, reporter)
     assert reporter.done[0].done == 6
     assert sum(reporter.done[0].outcomes.values()) == 6
+
+
+class ThreadPool:
+    """A worker pool whose work is done in a thread of this process."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.threads = ThreadPoolExecutor(1)
+
+    def submit(self, task: Any, timeout_s: float) -> Any:
+        return self.threads.submit(self.function, task)
+
+    def close(self) -> None:
+        self.threads.shutdown(cancel_futures=True)
+
+
+def imaginary_work(task: Any) -> Any:
+    """Times by BLOCK_N; finals repeat them."""
+    if isinstance(task, FinalTask):
+        times = [10.0 + one.config.BLOCK_N / 64 for one in task.candidates]
+        return FinalTimes((tuple(times + times[:1] * task.dispatched),) * task.rounds)
+    time.sleep(0.005)
+    time_us = 10.0 + task.candidate.config.BLOCK_N / 64
+    facts = {"protocol": "cold-graph-v1", "time_lo_us": time_us, "time_hi_us": time_us, "deterministic": True}
+    return Evaluation("ok", "", "measured", time_us, facts)
+
+
+def two_gpus() -> DeviceEvaluator:
+    compiler = ThreadPool(lambda candidate: Compiled(0.1, False, 1, 1024))
+    workers = [ThreadPool(imaginary_work), ThreadPool(imaginary_work)]
+    return DeviceEvaluator(H200, jobs=1, gpus=(0, 1), compiler=compiler, workers=workers)  # type: ignore[arg-type]
+
+
+def test_several_gpus_search_one_shape_each_and_every_study_ends_with_its_finals(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("search.sweep.make_evaluator", lambda request: two_gpus())
+    shapes = (SHAPE, GemmShape(4, 2880, 512), GemmShape(64, 3072, 1536))
+    reporter = Quiet()
+    run_sweep(SweepRequest(shapes, "local", families=("fused",), trials=12, results=tmp_path), reporter)
+    frame = load(tmp_path)
+    assert sorted(progress.done for progress in reporter.done) == [12, 12, 12]
+    gpus = frame.groupby("study")["gpu_index"].unique()
+    assert all(len(used) == 1 for used in gpus)
+    assert {int(used[0]) for used in gpus} == {0, 1}
+    selected = frame[frame["selected"].fillna(False)]
+    assert len(selected) == 3
+    fastest = frame.groupby("study")["time_us"].min()
+    assert (selected.set_index("study")["time_us"] == fastest).all()
+    assert selected["confirmed_us"].notna().all()
+    assert frame["baseline_us"].notna().any()
+
+
+def test_ctrl_c_with_several_gpus_ends_every_search_and_keeps_the_trials(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("search.sweep.make_evaluator", lambda request: two_gpus())
+
+    class Impatient(Quiet):
+        def study_done(self, progress: Any) -> None:
+            raise KeyboardInterrupt
+
+    shapes = (SHAPE, GemmShape(4, 2880, 512), GemmShape(64, 3072, 1536))
+    result = run_sweep(SweepRequest(shapes, "local", families=("fused",), trials=12, results=tmp_path), Impatient())
+    assert result.interrupted
+    assert len(load(tmp_path)) >= 12

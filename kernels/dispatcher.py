@@ -150,7 +150,7 @@ class Dispatcher:
     ) -> tuple[Planned, tuple[int, int, int, int]]:
         """The plan for matrices [M, K] and [M, N], and the addresses of the four tensors."""
         index = data.get_device()
-        if a.get_device() != index:
+        if a.get_device() != index or (index < 0 and a.device != data.device):
             raise ValueError(f"a is on {a.device}, the weight on {data.device}")
         pointers = (a.data_ptr(), data.data_ptr(), scale.data_ptr(), out.data_ptr())
         misaligned = 0

@@ -6,11 +6,13 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import triton.language as tl
 from triton.runtime.jit import KernelInterface
 
+from kernels.atomic_file import write_atomically
 from kernels.device import GFX950
 from kernels.dispatch import Choice, Dispatcher
 from kernels.errors import InputError
@@ -18,7 +20,8 @@ from kernels.families import FAMILIES
 from kernels.launch import TORCH_DTYPES
 from kernels.problem import GemmShape
 from kernels.program import KernelCall, Program
-from kernels.tables import TunedTable
+from kernels.table_sources import table_path
+from kernels.tables import TunedTable, load_table
 
 # Shapes of the problem statement: the ranked ones, and those that a submission must also compute right.
 BENCHMARK_SHAPES = tuple(
@@ -87,6 +90,24 @@ def render_submission(table: TunedTable) -> str:
     return "\n".join(
         (_HEADER.format(device=table.device), sources.text(), f"{legend}PROGRAMS = {{\n{entries}}}\n", _ENTRY)
     )
+
+
+def write_submission(table: Path | None = None, output: Path | None = None) -> Path:
+    """Write the submission of a table file.
+
+    Args:
+        table: Default: the project's own for the MI355X.
+        output: Default: ``submission.py`` in the current folder.
+
+    Returns:
+        The file that was written.
+
+    Raises:
+        InputError: As :func:`render_submission`; the table cannot be read, or the file not be written.
+    """
+    path = output or Path("submission.py")
+    write_atomically(path, render_submission(load_table(table or table_path(GFX950))).encode())
+    return path
 
 
 class _Sources:

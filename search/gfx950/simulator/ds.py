@@ -75,10 +75,19 @@ def read_lds(g: WaveGroup, flat: Array, active: Array, size: int) -> tuple[Array
     """Values uint8 [waves, 64, size] and undefined bits or None, with race and wait findings."""
     env = g.env
     values, shadow = env.lds.read(flat, size)
+    env.lds.note_read(g.waves, flat, active, size)
     env.lds_read_bytes += size * (flat.size if g.full else int(np.count_nonzero(active)))
     if not shadow.any():
         return values, None
     return values, _inspect(g, shadow, active)
+
+
+def report_overtaken(g: WaveGroup, flat: Array, active: Array, size: int) -> None:
+    """Report a write to bytes that another wave read since the last barrier."""
+    found = g.env.lds.foreign_reader(g.waves, flat, active, size)
+    if found is not None:
+        detail = f"overwrites LDS that wave {found[1]} read, with no barrier in between"
+        g.env.report(FindingKind.LDS_RACE, g, found[0], detail)
 
 
 def _inspect(g: WaveGroup, shadow: Array, active: Array) -> Array | None:
@@ -165,6 +174,7 @@ def undefined_bytes(g: WaveGroup, data: int, width: Width) -> Array | None:
 def _write(g: WaveGroup, address: int, offset: int, data: int, width: Width, align: int) -> None:
     env = g.env
     flat, active = locate(g, address, offset, width.size, align)
+    report_overtaken(g, flat, active, width.size)
     record = env.lds.write(g.waves, flat, stored_bytes(g, data, width), active)
     undefined = undefined_bytes(g, data, width)
     if undefined is not None:

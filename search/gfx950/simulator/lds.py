@@ -1,7 +1,8 @@
 """Local data share of all simulated workgroups: values, who wrote each byte, and what is still in flight.
 
 Shadow byte of each LDS byte: 0 settled, 1…32 written by that wave (plus one) since the last barrier, 0x80 an LDS-direct
-load that nobody has waited for, 0xFF never written.
+load that nobody has waited for, 0xFF never written. A second array holds the last wave (plus one) that read each byte
+since the last barrier, so that a write which overtakes another wave's read is found too.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ class LocalMemory:
         self._data_words = {width: self.data.view(kind) for width, kind in _WORDS.items()}
         self._shadow_words = {width: self.shadow.view(kind) for width, kind in _WORDS.items()}
         self._unsettled: list[LdsWrite] = []
+        self._readers: Array = np.zeros(total, np.uint8)
+        self._reader_words = {width: self._readers.view(kind) for width, kind in _WORDS.items()}
+        self._reads: list[tuple[Array, int, Array]] = []
 
     def read(self, offsets: Array, size: int) -> tuple[Array, Array]:
         """``size`` bytes at flat ``offsets`` (int64, any shape), and their shadow, both uint8 [*shape, size]."""
@@ -64,6 +68,26 @@ class LocalMemory:
         shadow = self._shadow_words[width].take(index)
         shape = (*offsets.shape, size)
         return values.view(np.uint8).reshape(shape), shadow.view(np.uint8).reshape(shape)
+
+    def note_read(self, waves: Array, offsets: Array, active: Array, size: int) -> None:
+        """Remember that ``waves`` read ``size`` bytes at flat ``offsets`` [waves, 64] where ``active``."""
+        codes = np.broadcast_to(self._code[waves][:, None], active.shape)
+        workgroups = np.broadcast_to(self._workgroup[waves][:, None], active.shape)
+        if not active.all():
+            offsets, codes, workgroups = offsets[active], codes[active], workgroups[active]
+        width, index = _index(offsets, size)
+        wide = np.repeat(codes.reshape(-1), width).view(_WORDS[width]).reshape(codes.shape)
+        self._reader_words[width][index] = wide if wide.shape == index.shape else wide[..., None]
+        self._reads.append((index, width, workgroups))
+
+    def foreign_reader(self, waves: Array, offsets: Array, active: Array, size: int) -> tuple[Array, int] | None:
+        """Lanes [waves, 64] whose bytes another wave read since the last barrier, and such a wave; None: no lane."""
+        width, index = _index(np.where(active, offsets, self.base[waves][:, None]), size)
+        found = self._reader_words[width].take(index).view(np.uint8).reshape(*active.shape, size)
+        if not found.any():
+            return None
+        foreign = (found != 0) & (found != self._code[waves][:, None, None]) & active[:, :, None]
+        return (foreign.any(axis=2), int(found[foreign][0]) - 1) if foreign.any() else None
 
     def write(self, waves: Array, offsets: Array, values: Array, active: Array, direct: bool = False) -> LdsWrite:
         """Write uint8 ``values`` [waves, 64, size] at flat ``offsets`` [waves, 64] where ``active``.
@@ -119,6 +143,14 @@ class LocalMemory:
 
     def barrier(self, workgroups: Array) -> None:
         """All waves of ``workgroups`` (bool [workgroups]) met: finished writes become visible to all of them."""
+        reads, self._reads = self._reads, []
+        for index, width, owners in reads:
+            met = workgroups[owners]
+            if met.all():
+                self._reader_words[width][index] = 0
+            else:
+                self._reader_words[width][index[met]] = 0
+                self._reads.append((index[~met], width, owners[~met]))
         left = []
         for record in self._unsettled:
             now = record.finished & workgroups[self._workgroup[record.waves]] & ~record.settled

@@ -214,7 +214,12 @@ def bind_direct(statement: Statement, context: Context, width: Width, texts: Seq
         if outside.any():
             env.report(FindingKind.LDS_OUT_OF_RANGE, g, outside, f"LDS-direct write beyond {env.lds.size} bytes")
             active = active & ~outside
-        record = env.lds.write(g.waves, env.lds.base[g.waves][:, None] + local, values, active, direct=True)
+        flat = env.lds.base[g.waves][:, None] + local
+        found = env.lds.foreign_reader(g.waves, flat, active, width.size)
+        if found is not None:
+            detail = f"overwrites LDS that wave {found[1]} read, with no barrier in between"
+            env.report(FindingKind.LDS_RACE, g, found[0], detail)
+        record = env.lds.write(g.waves, flat, values, active, direct=True)
         env.lds_written_bytes += int(np.count_nonzero(active)) * width.size
         entry = Entry((), g.waves, lambda waves: env.lds.finish(record, waves))
         g.tracking.issue("vm", Pending((entry,)))

@@ -150,3 +150,15 @@ def test_an_uninitialised_output_that_is_written_is_fine() -> None:
     launched = Launch({"out": Buffer(out, initialised=False), "n": 0}, (2, 1, 1), (256, 1, 1))
     assert simulate(kernel(HEAD + "s_mov_b32 s8, 1\n" + TAIL), launched).clean
     assert (out == 1).all()
+
+
+@pytest.mark.parametrize(("barrier", "clean"), [("s_barrier", True), ("s_nop 0", False)])
+def test_overwriting_what_another_wave_still_reads_is_a_race(barrier: str, clean: bool) -> None:
+    body = HEAD + EXCHANGE.format(wait="s_waitcnt lgkmcnt(0)", barrier="s_barrier") + f"""
+    {barrier}
+    v_lshlrev_b32_e32 v3, 2, v0
+    ds_write_b32 v3, v0
+    """ + TAIL  # fmt: skip
+    _, result = launch(kernel(body, lds_bytes=1024), 0)
+    assert result.clean is clean
+    assert {finding.kind for finding in result.findings} <= {FindingKind.LDS_RACE}

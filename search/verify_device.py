@@ -1,0 +1,76 @@
+"""Run candidates on this machine's GPU through the dispatcher, in a disposable worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import cast
+
+import torch
+
+from kernels.device import DeviceKey
+from kernels.errors import KernelError, WrongResultError
+from kernels.reference import compare
+from search.confirm import dispatcher_launch
+from search.evaluate import Candidate, Evaluation, Outcome
+from search.gpu import TorchGpu, kernel_error
+from search.trial_inputs import SEEDS, checked_input, poison
+from search.worker import WorkerDied, WorkerPool, WorkerTimedOut
+
+TIMEOUT_S = 300.0  # of one row: compilation, and a float64 product
+
+
+def judged_on_device(device: DeviceKey, candidates: Sequence[Candidate]) -> Iterator[Evaluation]:
+    """Evaluation of each candidate; one that breaks the GPU's context takes only its own worker with it."""
+    pool: WorkerPool[Candidate, Evaluation] = WorkerPool(partial(run_on_device, device=device), 1)
+    try:
+        for candidate in candidates:
+            try:
+                yield pool.submit(candidate, TIMEOUT_S).result()
+            except WorkerTimedOut as error:
+                yield Evaluation("timed_out", str(error))
+            except (WorkerDied, KernelError) as error:
+                yield Evaluation("crashed", str(error))
+    finally:
+        pool.close()
+
+
+def run_on_device(candidate: Candidate, *, device: DeviceKey) -> Evaluation:
+    """Compare the dispatcher's product with the reference.
+
+    Raises:
+        KernelError: The GPU's context is broken; the process must end.
+        RuntimeError: A bug, or a broken installation.
+    """
+    gpu = TorchGpu()
+    try:
+        error = max(_largest_error(candidate, device, seed, gpu.torch_device) for seed in SEEDS)
+    except KernelError as failed:
+        return Evaluation(cast(Outcome, failed.outcome), str(failed))
+    except RuntimeError as failed:
+        found = kernel_error(failed, gpu)
+        if found is None or found.outcome == "crashed":
+            raise (found or failed) from failed
+        return Evaluation(cast(Outcome, found.outcome), str(found))
+    return Evaluation("ok", facts={"checked_on": "device", "max_rel_error": error})
+
+
+def _largest_error(candidate: Candidate, device: DeviceKey, seed: int, where: torch.device) -> float:
+    """Largest relative error of one product.
+
+    Raises:
+        WrongResultError: An element is off by more than a bf16 step, or was not written.
+    """
+    given = checked_input(candidate.shape, seed, where)
+    out = torch.empty(candidate.shape.M, candidate.shape.N, dtype=torch.bfloat16, device=where)
+    poison({"out": out})
+    for launch in dispatcher_launch(candidate, [given.tensors | {"out": out}], device):
+        launch()
+    report = compare(out[given.rows], given.reference)
+    if not report.ok:
+        raise WrongResultError(
+            f"{report.mismatches} of {report.elements} compared elements are wrong, first {report.first_mismatch}"
+        )
+    if not bool(out.isfinite().all()):
+        raise WrongResultError("an element that was not compared is NaN or Inf")
+    return report.max_rel

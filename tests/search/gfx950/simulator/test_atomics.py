@@ -13,7 +13,12 @@ RESOURCE = {"s2": 0x7FFFFFFE, "s3": 0x27000}
 def test_float_sums_of_lanes_that_share_an_address() -> None:
     out = np.array([100.0, 200.0], np.float32)
     text = "buffer_atomic_add_f32 v1, v0, s[0:3], 0 offen"
-    run(text, {"s[0:1]": "x", **RESOURCE, "v0": (LANE % 2) * 4, "v1": LANE.astype(np.float32)}, buffers={"x": out}, waves=2)
+    run(
+        text,
+        {"s[0:1]": "x", **RESOURCE, "v0": (LANE % 2) * 4, "v1": LANE.astype(np.float32)},
+        buffers={"x": out},
+        waves=2,
+    )
     assert out.tolist() == [100.0 + 2 * 992, 200.0 + 2 * 1024]  # even lanes sum to 992, odd lanes to 1024
 
 
@@ -41,7 +46,9 @@ def test_signed_and_unsigned_extremes() -> None:
 
 def test_adding_to_memory_that_nobody_zeroed_is_found() -> None:
     buffer = Buffer(np.zeros(64, np.float32), initialised=False)
-    state = run("global_atomic_add_f32 v0, v1, s[0:1]", {"s[0:1]": "x", "v0": LANE * 4, "v1": 1.0}, buffers={"x": buffer})
+    state = run(
+        "global_atomic_add_f32 v0, v1, s[0:1]", {"s[0:1]": "x", "v0": LANE * 4, "v1": 1.0}, buffers={"x": buffer}
+    )
     assert state.kinds() == {"uninitialised_atomic"}
 
 

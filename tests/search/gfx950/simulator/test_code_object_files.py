@@ -48,7 +48,9 @@ KERNEL void quantise(const float* x, unsigned* y, float scale, float divisor) {
   y[t] = r;
 }
 """
-needs_clang = pytest.mark.skipif(CLANG is None or OBJDUMP is None, reason="no clang and llvm-objdump of LLVM 20 or newer")
+needs_clang = pytest.mark.skipif(
+    CLANG is None or OBJDUMP is None, reason="no clang and llvm-objdump of LLVM 20 or newer"
+)
 
 
 def build(folder: Path, *flags: str) -> tuple[str, Path]:
@@ -56,7 +58,17 @@ def build(folder: Path, *flags: str) -> tuple[str, Path]:
     assert CLANG is not None
     source = folder / "subject.hip"
     source.write_text(SOURCE)
-    common = [CLANG, "-x", "hip", "--offload-arch=gfx950", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-O3", *flags]
+    common = [
+        CLANG,
+        "-x",
+        "hip",
+        "--offload-arch=gfx950",
+        "--cuda-device-only",
+        "-nogpulib",
+        "-nogpuinc",
+        "-O3",
+        *flags,
+    ]
     text, binary = folder / "subject.s", folder / "subject.co"
     subprocess.run([*common, "-S", str(source), "-o", str(text)], check=True, capture_output=True)
     subprocess.run([*common, "--no-gpu-bundle-output", str(source), "-o", str(binary)], check=True, capture_output=True)

@@ -88,7 +88,9 @@ def test_e2m1_ignores_all_but_the_exponent_of_the_scale() -> None:
 
 
 def test_e2m1_with_the_smallest_scale() -> None:
-    state = run("v_cvt_scalef32_pk_fp4_f32 v3, v0, v1, v2", {"v0": 0x00400000, "v1": 0x00800000, "v2": 0x00400000, "v3": 0})
+    state = run(
+        "v_cvt_scalef32_pk_fp4_f32 v3, v0, v1, v2", {"v0": 0x00400000, "v1": 0x00800000, "v2": 0x00400000, "v3": 0}
+    )
     assert state.u("v3")[0] == 2 | 4 << 4  # exponent field 0 stands for 2^-127: 1 and 2
 
 
@@ -132,7 +134,9 @@ def test_e2m1_is_the_nearest_value_with_ties_to_the_even_code(value: float, expo
 
 
 def test_double_conversions() -> None:
-    state = run("v_cvt_f64_f32_e32 v[2:3], v0\nv_cvt_f32_f64_e32 v4, v[2:3]\nv_cvt_i32_f64_e32 v5, v[2:3]", {"v0": -2.5})
+    state = run(
+        "v_cvt_f64_f32_e32 v[2:3], v0\nv_cvt_f32_f64_e32 v4, v[2:3]\nv_cvt_i32_f64_e32 v5, v[2:3]", {"v0": -2.5}
+    )
     assert state.pair("v[2:3]").view(np.float64)[0] == -2.5
     assert state.f("v4")[0] == -2.5
     assert state.u("v5")[0] == 0xFFFFFFFE

@@ -54,6 +54,8 @@ def test_permute_pushes_and_the_highest_lane_wins() -> None:
 
 def test_swizzle_modes() -> None:
     reversed_quads = 0x8000 | 3 | 2 << 2 | 1 << 4 | 0 << 6
-    state = run(f"ds_swizzle_b32 v1, v0 offset:{reversed_quads}\nds_swizzle_b32 v2, v0 offset:{0x1F | 0x10 << 10}", {"v0": LANE})
+    state = run(
+        f"ds_swizzle_b32 v1, v0 offset:{reversed_quads}\nds_swizzle_b32 v2, v0 offset:{0x1F | 0x10 << 10}", {"v0": LANE}
+    )
     assert np.array_equal(state.u("v1"), LANE ^ 3)
     assert np.array_equal(state.u("v2"), LANE ^ 16)

@@ -61,7 +61,9 @@ def test_scaled_fp4_product(n: int, k: int, byte: int) -> None:
 def test_nan_scale_makes_its_rows_nan() -> None:
     registers = {f"v{r}": 0x22222222 for r in range(32, 44)} | {"v50": np.where(LANE == 3, 255, 127), "v51": 127}
     registers |= {f"v{r}": 0 for r in range(4)}
-    state = run("v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[32:35], v[40:43], v[0:3], v50, v51 cbsz:4 blgp:4", registers)
+    state = run(
+        "v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[32:35], v[40:43], v[0:3], v50, v51 cbsz:4 blgp:4", registers
+    )
     result = accumulator(state, 0, 16)
     assert np.isnan(result[3]).all()
     assert (result[:3] == 128.0).all()
@@ -98,7 +100,8 @@ def test_16_bit_product(name: str, n: int, k: int, encode: Callable[[np.ndarray]
 
 def test_agpr_accumulators_and_a_different_destination() -> None:
     registers = {f"v{r}": 0x3F803F80 for r in (*range(32, 36), *range(40, 44))} | {f"a{r}": 5.0 for r in range(4)}
-    text = "v_mfma_f32_16x16x32_bf16 a[8:11], v[32:35], v[40:43], a[0:3]\nv_accvgpr_read_b32 v0, a8\nv_accvgpr_read_b32 v1, a0"
+    reads = "\nv_accvgpr_read_b32 v0, a8\nv_accvgpr_read_b32 v1, a0"
+    text = "v_mfma_f32_16x16x32_bf16 a[8:11], v[32:35], v[40:43], a[0:3]" + reads
     state = run(text, registers)
     assert state.f("v0")[0] == 37.0
     assert state.f("v1")[0] == 5.0
@@ -112,7 +115,8 @@ def test_mfma_ignores_exec() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "words", "value"),
-    [(0, 8, {0x38: 1.0, 0x7E: 448.0, 0x01: 2.0**-9}), (1, 8, {0x3C: 1.0, 0x7B: 57344.0}), (2, 6, {0x08: 1.0, 0x1F: 7.5}),
+    [(0, 8, {0x38: 1.0, 0x7E: 448.0, 0x01: 2.0**-9}), (1, 8, {0x3C: 1.0, 0x7B: 57344.0}),
+     (2, 6, {0x08: 1.0, 0x1F: 7.5}),
      (3, 6, {0x0C: 1.0, 0x1F: 28.0})],
 )  # fmt: skip
 def test_other_formats_of_the_scaled_product(kind: int, words: int, value: dict[int, float]) -> None:

@@ -16,7 +16,11 @@ WORD = st.integers(0, 0xFFFFFFFF)
     [
         ("v_pk_add_u16 v3, v0, v1", (0xFFFF0001, 0x00020003, 0), 0x00010004),
         ("v_pk_add_u16 v3, v0, v1 clamp", (0xFFFF0001, 0x00020003, 0), 0xFFFF0004),
-        ("v_pk_sub_u16 v3, v0, 2 clamp", (0x00050001, 0, 0), 0x00050000),  # a small inline constant has a zero high half
+        (
+            "v_pk_sub_u16 v3, v0, 2 clamp",
+            (0x00050001, 0, 0),
+            0x00050000,
+        ),  # a small inline constant has a zero high half
         ("v_pk_sub_i16 v3, v0, v1 clamp", (0x80000005, 0x00010003, 0), 0x80000002),
         ("v_pk_mul_lo_u16 v3, v0, v1", (0x01000003, 0x01000005, 0), 0x0000000F),
         ("v_pk_mad_u16 v3, v0, v1, v2", (0x00020003, 0x00040005, 0x00010001), 0x00090010),

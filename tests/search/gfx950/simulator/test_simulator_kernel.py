@@ -94,7 +94,7 @@ def test_a_strided_array_is_an_error() -> None:
 
 
 def test_text_without_a_kernel_is_an_error() -> None:
-    with pytest.raises(SimulationError, match="no .amdhsa_kernel"):
+    with pytest.raises(SimulationError, match=r"no \.amdhsa_kernel"):
         load_assembly("nothing here")
 
 

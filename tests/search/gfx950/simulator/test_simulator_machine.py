@@ -24,7 +24,9 @@ s_endpgm
 """
 
 
-def launch(subject: Kernel, value: int, waves: int = 4, grid: int = 2, **more: int) -> tuple[np.ndarray, SimulationResult]:
+def launch(
+    subject: Kernel, value: int, waves: int = 4, grid: int = 2, **more: int
+) -> tuple[np.ndarray, SimulationResult]:
     """(stored words [grid, waves, 64], result)."""
     out = np.zeros((grid, 4, 64), np.uint32)
     launched = Launch({"out": out, "n": value}, (grid, 1, 1), (waves * 64, 1, 1))
@@ -32,7 +34,11 @@ def launch(subject: Kernel, value: int, waves: int = 4, grid: int = 2, **more: i
 
 
 def test_waves_of_different_trip_counts_meet_again() -> None:
-    body = HEAD + "s_mov_b32 s8, 0\nloop:\ns_add_u32 s8, s8, s6\ns_sub_u32 s7, s7, 1\ns_cmp_lt_i32 s7, 0\ns_cbranch_scc0 loop\n" + TAIL
+    body = (
+        HEAD
+        + "s_mov_b32 s8, 0\nloop:\ns_add_u32 s8, s8, s6\ns_sub_u32 s7, s7, 1\ns_cmp_lt_i32 s7, 0\ns_cbranch_scc0 loop\n"
+        + TAIL
+    )
     out, result = launch(kernel(body), 10)
     assert out[:, :, 0].tolist() == [[10, 20, 30, 40]] * 2
     assert result.clean
@@ -45,7 +51,11 @@ def test_waves_of_different_trip_counts_meet_again() -> None:
 
 
 def test_both_sides_of_a_branch_run() -> None:
-    body = HEAD + "s_cmp_eq_u32 s7, 1\ns_cbranch_scc1 other\ns_mov_b32 s8, 5\ns_branch join\nother:\ns_mov_b32 s8, 7\njoin:\n" + TAIL
+    body = (
+        HEAD
+        + "s_cmp_eq_u32 s7, 1\ns_cbranch_scc1 other\ns_mov_b32 s8, 5\ns_branch join\nother:\ns_mov_b32 s8, 7\njoin:\n"
+        + TAIL
+    )
     out, result = launch(kernel(body), 0)
     assert out[:, :, 0].tolist() == [[5, 7, 5, 5]] * 2
     assert result.clean
@@ -107,7 +117,12 @@ def test_a_direct_load_needs_wait_and_barrier_before_other_waves_read_it() -> No
 
 
 def test_waves_may_reach_a_barrier_at_different_places() -> None:
-    body = HEAD + "s_mov_b32 s8, 1\ns_cmp_eq_u32 s7, 1\ns_cbranch_scc1 other\ns_barrier\ns_branch join\nother:\ns_barrier\njoin:\n" + TAIL
+    body = (
+        HEAD
+        + "s_mov_b32 s8, 1\ns_cmp_eq_u32 s7, 1\ns_cbranch_scc1 other\n"
+        + "s_barrier\ns_branch join\nother:\ns_barrier\njoin:\n"
+        + TAIL
+    )
     _, result = launch(kernel(body), 0)
     assert result.clean
 
@@ -130,7 +145,12 @@ def test_running_off_the_end_is_found() -> None:
 
 
 def test_a_finding_names_workgroup_wave_and_line() -> None:
-    body = HEAD + "s_mov_b32 s8, 1\ns_cmp_lg_u32 s7, 2\ns_cbranch_scc1 join\nv_mov_b32_e32 v9, v10\nglobal_load_dword v9, v9, s[4:5]\njoin:\n" + TAIL
+    body = (
+        HEAD
+        + "s_mov_b32 s8, 1\ns_cmp_lg_u32 s7, 2\ns_cbranch_scc1 join\n"
+        + "v_mov_b32_e32 v9, v10\nglobal_load_dword v9, v9, s[4:5]\njoin:\n"
+        + TAIL
+    )
     _, result = launch(kernel(body), 0)
     finding = next(f for f in result.findings if f.kind is FindingKind.UNINITIALISED_ADDRESS)
     assert (finding.workgroup, finding.wave) == ((0, 0, 0), 2)

@@ -31,10 +31,22 @@ def scaled_gemm(
         offs_b = k // 2 + tl.arange(0, BLOCK_K // 2)
         offs_s = k // 32 + tl.arange(0, BLOCK_K // 32)
         rows, columns = (offs_m < M)[:, None], (offs_n < N)[:, None]
-        a = tl.load(a_ptr + offs_m[:, None] * (K // 2) + offs_b[None, :], mask=rows & (offs_b < K // 2)[None, :], other=0)
-        b = tl.load(b_ptr + offs_n[:, None] * (K // 2) + offs_b[None, :], mask=columns & (offs_b < K // 2)[None, :], other=0)
-        sa = tl.load(a_scale_ptr + offs_m[:, None] * (K // 32) + offs_s[None, :], mask=rows & (offs_s < K // 32)[None, :], other=0)
-        sb = tl.load(b_scale_ptr + offs_n[:, None] * (K // 32) + offs_s[None, :], mask=columns & (offs_s < K // 32)[None, :], other=0)
+        a = tl.load(
+            a_ptr + offs_m[:, None] * (K // 2) + offs_b[None, :], mask=rows & (offs_b < K // 2)[None, :], other=0
+        )
+        b = tl.load(
+            b_ptr + offs_n[:, None] * (K // 2) + offs_b[None, :], mask=columns & (offs_b < K // 2)[None, :], other=0
+        )
+        sa = tl.load(
+            a_scale_ptr + offs_m[:, None] * (K // 32) + offs_s[None, :],
+            mask=rows & (offs_s < K // 32)[None, :],
+            other=0,
+        )
+        sb = tl.load(
+            b_scale_ptr + offs_n[:, None] * (K // 32) + offs_s[None, :],
+            mask=columns & (offs_s < K // 32)[None, :],
+            other=0,
+        )
         acc = tl.dot_scaled(a, sa, "e2m1", b.T, sb, "e2m1", acc)
     c = c_ptr + offs_m[:, None] * N + offs_n[None, :]
     mask = (offs_m < M)[:, None] & (offs_n < N)[None, :]

@@ -67,25 +67,35 @@ def test_stores_out_of_the_descriptor_vanish() -> None:
 
 def test_masked_lanes_of_triton_use_a_huge_offset() -> None:
     offset = np.where(LANE < 4, LANE * 4, 0x80000000)
-    state = run("buffer_load_dword v4, v0, s[0:3], 0 offen", {"s[0:1]": "x", **RESOURCE, "v0": offset}, buffers={"x": WORDS + 1})
+    state = run(
+        "buffer_load_dword v4, v0, s[0:3], 0 offen", {"s[0:1]": "x", **RESOURCE, "v0": offset}, buffers={"x": WORDS + 1}
+    )
     assert state.u("v4")[:6].tolist() == [1, 2, 3, 4, 0, 0]
 
 
 def test_access_outside_every_array_is_found() -> None:
     text = "global_load_dword v4, v0, s[0:1]\nglobal_store_dword v0, v4, s[0:1] offset:4"
-    state = run(text, {"s[0:1]": "x", "v0": LANE * 4, "v4": 0}, buffers={"x": np.zeros(64, np.uint32)}, exec_mask=1 << 63)
+    state = run(
+        text, {"s[0:1]": "x", "v0": LANE * 4, "v4": 0}, buffers={"x": np.zeros(64, np.uint32)}, exec_mask=1 << 63
+    )
     assert state.kinds() == {"out_of_bounds", "read_before_wait"}
     assert "byte 256 of x (256 bytes)" in state.findings[-1].detail
 
 
 def test_inactive_lanes_access_nothing() -> None:
     out = np.zeros(64, np.uint32)
-    run("global_store_dword v0, v1, s[0:1]", {"s[0:1]": "x", "v0": LANE * 4, "v1": 5}, buffers={"x": out}, exec_mask=0b101)
+    run(
+        "global_store_dword v0, v1, s[0:1]",
+        {"s[0:1]": "x", "v0": LANE * 4, "v1": 5},
+        buffers={"x": out},
+        exec_mask=0b101,
+    )
     assert out.nonzero()[0].tolist() == [0, 2]
 
 
 def test_uninitialised_memory_is_found_when_its_value_is_used() -> None:
-    text = "global_load_dword v4, v0, s[0:1]\ns_waitcnt vmcnt(0)\nv_add_u32_e32 v5, 1, v4\nglobal_store_dword v0, v5, s[2:3]"
+    text = "global_load_dword v4, v0, s[0:1]\ns_waitcnt vmcnt(0)\nv_add_u32_e32 v5, 1, v4\n"
+    text += "global_store_dword v0, v5, s[2:3]"
     buffers = {"x": Buffer(np.zeros(64, np.uint32), initialised=False), "y": np.zeros(64, np.uint32)}
     state = run(text, {"s[0:1]": "x", "s[2:3]": "y", "v0": LANE * 4}, buffers=buffers)
     assert state.kinds() == {"uninitialised_store"}

@@ -32,10 +32,11 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.config import TileConfig
-from kernels.device import local_device
+from kernels.device import DeviceKey, local_device
 from kernels.problem import GemmShape
 from kernels.program import Program
-from search.device_worker import Answer, MeasureTask, Task, baseline, this_gpu, work
+from search.device import begin_compiling, compile_candidate
+from search.device_worker import Answer, FinalTimes, MeasureTask, StandBy, Task, baseline, this_gpu, work
 from search.evaluate import Candidate
 from search.gpu import TorchGpu, see_only
 from search.lane import GpuLane, Job
@@ -44,7 +45,7 @@ from search.worker import WorkerPool
 
 SHAPE = GemmShape(16, 2112, 7168)
 WAYS = {1: "fine", 2: "out of bounds write", 4: "endless loop", 8: "NaN result", 16: "killed by signal 9"}
-RUN_TIMEOUT_S = 10.0
+RUN_TIMEOUT_S = 12.0
 ROOT = Path(__file__).resolve().parent.parent
 SWEEP = (
     sys.executable, "run_search.py", "sweep", str(SHAPE), "--target", "local", "--trials", "400", "--sampler", "random",
@@ -92,6 +93,8 @@ class FaultyGpu(TorchGpu):
 
 def faulty_work(task: Task, *, pids: Path) -> Answer:
     """In the worker: the baseline is fine, a candidate behaves as its GROUP_M says."""
+    if isinstance(task, StandBy):
+        return FinalTimes(())
     pids.write_text(str(os.getpid()))
     assert isinstance(task, MeasureTask)
     gpu = this_gpu()
@@ -110,8 +113,9 @@ def run_faults(pids: Path) -> list[dict[str, Any]]:
     """Each fault between two fine candidates; how long until the second is measured."""
     device = local_device()
     assert device is not None
-    pool: WorkerPool[Task, Answer] = WorkerPool(partial(faulty_work, pids=pids), 1, partial(see_only, 0))
-    lane = GpuLane(0, pool, COLD, RUN_TIMEOUT_S)
+    compile_all(device)
+    pool, spare = (WorkerPool[Task, Answer](partial(faulty_work, pids=pids), 1, partial(see_only, 0)) for _ in range(2))
+    lane = GpuLane(0, pool, COLD, RUN_TIMEOUT_S, spare=spare)
     lane.put_baseline(baseline(SHAPE, device))
     submit(lane, 1).result()
     rows = []
@@ -131,13 +135,27 @@ def run_faults(pids: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def compile_all(device: DeviceKey) -> None:
+    """Compile the candidates ahead, as the evaluator does."""
+    compiler = WorkerPool(partial(compile_candidate, device=device), 4, partial(begin_compiling, device))
+    wanted = [baseline(SHAPE, device), *map(candidate, WAYS)]
+    for done in [compiler.submit(one, 120.0) for one in wanted]:
+        done.result()
+    compiler.close()
+
+
+def candidate(group: int) -> Candidate:
+    """The candidate that behaves as ``WAYS`` says of ``group``."""
+    config = TileConfig(BLOCK_K=128, GROUP_M=group, quantizer="software", a_operand="bf16")
+    return Candidate(SHAPE, "fused", config)
+
+
 def submit(lane: GpuLane, group: int, ended: dict[str, float] | None = None, name: str = "") -> Future[Any]:
     """Queue the candidate whose GROUP_M is ``group``; ``ended`` gets the time when it was answered."""
     answer: Future[Any] = Future()
     if ended is not None:
         answer.add_done_callback(lambda done: ended.__setitem__(name, time.monotonic()))
-    config = TileConfig(BLOCK_K=128, GROUP_M=group, quantizer="software", a_operand="bf16")
-    lane.put(Job(MeasureTask(Candidate(SHAPE, "fused", config), COLD), answer))
+    lane.put(Job(MeasureTask(candidate(group), COLD), answer))
     return answer
 
 

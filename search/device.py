@@ -52,7 +52,7 @@ class DeviceEvaluator:
         limits: Time limits.
         gpus: GPUs to use; None takes all.
         compiler: Pool that compiles; None makes one.
-        workers: Pool of each GPU, with one process; None makes them.
+        workers: Pool of each GPU, with one process; None makes them, each with a spare that stands by.
     """
 
     def __init__(
@@ -75,9 +75,11 @@ class DeviceEvaluator:
         compiling = partial(compile_candidate, device=device)
         self._compiler = compiler or WorkerPool(compiling, count, partial(begin_compiling, device))
         indices = tuple(range(gpu_count())) if gpus is None else tuple(gpus)
-        pools = workers or [WorkerPool(run_task, 1, partial(see_only, index)) for index in indices]
+        pools = workers or [_worker(index) for index in indices]
+        spares = [None if workers else _worker(index) for index in indices]
         self._lanes = [
-            GpuLane(index, pool, protocol, limits.run_s) for index, pool in zip(indices, pools, strict=True)
+            GpuLane(index, pool, protocol, limits.run_s, spare=spare)
+            for index, pool, spare in zip(indices, pools, spares, strict=True)
         ]
         self._lane_of: dict[GemmShape, GpuLane] = {}
 
@@ -153,6 +155,11 @@ class DeviceEvaluator:
                 answer.set_result(result)
             else:
                 answer.set_exception(result)
+
+
+def _worker(index: int) -> WorkerPool[Task, Answer]:
+    """One disposable process that sees GPU ``index`` only; it starts with its first task."""
+    return WorkerPool(run_task, 1, partial(see_only, index))
 
 
 def _compilation(done: Future[Compilation]) -> Compilation | BaseException:

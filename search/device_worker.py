@@ -83,7 +83,12 @@ class FinalTimes:
     rounds: tuple[tuple[float, ...], ...]
 
 
-Task = MeasureTask | FinalTask
+@dataclass(frozen=True)
+class StandBy:
+    """Do nothing: the process has imported what it needs, and touches no GPU before its first task."""
+
+
+Task = MeasureTask | FinalTask | StandBy
 Answer = Evaluation | FinalTimes
 
 
@@ -94,15 +99,15 @@ def this_gpu() -> TorchGpu:
 
 
 def run_task(task: Task) -> Answer:
-    """Do ``task`` on this process's GPU.
+    """Do ``task`` on this process's GPU; nothing was measured for a :class:`StandBy`.
 
     Raises:
         GpuFaultError: The GPU's context is broken; the process must end.
     """
-    return work(task, this_gpu())
+    return FinalTimes(()) if isinstance(task, StandBy) else work(task, this_gpu())
 
 
-def work(task: Task, gpu: Gpu) -> Answer:
+def work(task: MeasureTask | FinalTask, gpu: Gpu) -> Answer:
     """Do ``task`` on ``gpu``; raises as its function does."""
     if isinstance(task, MeasureTask):
         return measure(task, gpu)

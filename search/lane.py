@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from kernels.errors import KernelError
 from kernels.problem import GemmShape
-from search.device_worker import Answer, FinalTask, MeasureTask, Task
+from search.device_worker import Answer, FinalTask, MeasureTask, StandBy, Task
 from search.evaluate import Candidate, Evaluation, Value
 from search.timing import TimingProtocol
 from search.worker import WorkerDied, WorkerPool, WorkerTimedOut
 
 FAULTS = ("crashed", "timed_out")  # outcomes after which the GPU's state is in doubt
 ORIGIN = ("device_name", "rocm_or_cuda", "driver", "protocol", "checked_on")  # the same for every task of a lane
+STAND_BY_TIMEOUT_S = 120.0  # to start
 SLOWER = 1.1  # a baseline beyond this multiple of its last time is worth a note
 
 
@@ -40,7 +41,7 @@ class Job:
         is_baseline: Whether it shows the GPU's state instead of a candidate's.
     """
 
-    task: Task
+    task: MeasureTask | FinalTask
     answer: Future[Answer]
     facts: dict[str, Value] = field(default_factory=dict)
     is_baseline: bool = False
@@ -63,6 +64,8 @@ class GpuLane:
         protocol: How to time.
         timeout_s: Of one task.
         clock: Seconds.
+        spare: A second such pool, whose process stands by: after a fault it takes over at once, while the first
+            pool's process is replaced. None waits for the replacement.
     """
 
     def __init__(
@@ -72,9 +75,12 @@ class GpuLane:
         protocol: TimingProtocol,
         timeout_s: float,
         clock: Callable[[], float] = time.monotonic,
+        spare: WorkerPool[Task, Answer] | None = None,
     ) -> None:
         self.index = index
         self._pool = pool
+        self._spare = spare
+        self._spare_stands_by = False
         self._protocol = protocol
         self._timeout_s = timeout_s
         self._clock = clock
@@ -123,6 +129,8 @@ class GpuLane:
         for job in waiting:
             job.answer.cancel()
         self._pool.close()
+        if self._spare is not None:
+            self._spare.close()
 
     def _state(self, shape: GemmShape) -> _ShapeState:
         return self._shapes.setdefault(shape, _ShapeState())
@@ -144,8 +152,9 @@ class GpuLane:
             self._last_shape = shape
             if isinstance(task, MeasureTask) and not job.is_baseline:
                 task = replace(task, best_us=self._state(shape).best_us)
+            pool = self._pool
         started_s = self._clock()
-        running = self._pool.submit(task, self._timeout_s)
+        running = pool.submit(task, self._timeout_s)
         running.add_done_callback(lambda done: self._ended(job, done, started_s))
 
     def _ended(self, job: Job, done: Future[Answer], started_s: float) -> None:
@@ -166,12 +175,24 @@ class GpuLane:
         if lost is not None:
             self._give_up(lost)
         self._next()
+        self._stand_by()
+
+    def _stand_by(self) -> None:
+        """Start the spare process if it is not there."""
+        with self._lock:
+            if self._spare is None or self._spare_stands_by or self._closed:
+                return
+            self._spare_stands_by = True
+            spare = self._spare
+        spare.submit(StandBy(), STAND_BY_TIMEOUT_S)
 
     def _learn(self, job: Job, evaluation: Evaluation) -> GpuUnusableError | None:
         """Take note of a time or a fault; after a fault, run the baseline next."""
         shape = _shape_of(job.task)
         state = self._state(shape)
         if evaluation.outcome in FAULTS:
+            if self._spare is not None:
+                self._pool, self._spare, self._spare_stands_by = self._spare, self._pool, False
             self._in_doubt += 1 if job.is_baseline or self._in_doubt == 0 else 0
             if self._in_doubt > 2:
                 return GpuUnusableError(f"GPU {self.index} cannot run its baseline any more: {evaluation.reason}")
@@ -209,7 +230,7 @@ class GpuLane:
                 _settle(job.answer, error)
 
 
-def _shape_of(task: Task) -> GemmShape:
+def _shape_of(task: MeasureTask | FinalTask) -> GemmShape:
     return task.candidate.shape if isinstance(task, MeasureTask) else task.candidates[0].shape
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kernels.config import TileConfig
 from kernels.problem import GemmShape
-from search.device_worker import FinalTask, FinalTimes, MeasureTask
+from search.device_worker import FinalTask, FinalTimes, MeasureTask, StandBy
 from search.evaluate import Candidate, Evaluation
 from search.gpu import GpuFaultError
 from search.lane import FinalsFailedError, GpuLane, GpuUnusableError, Job
@@ -69,9 +69,9 @@ class ScriptedPool:
             self.step()
 
 
-def numbers(pool: ScriptedPool) -> list[str | int]:
+def numbers(pool: ScriptedPool, skipped: int = 0) -> list[str | int]:
     """What ran: GROUP_M of candidates, ``baseline`` for the baseline."""
-    return ["baseline" if t.candidate == BASELINE else t.candidate.config.GROUP_M for t in pool.tasks]
+    return ["baseline" if t.candidate == BASELINE else t.candidate.config.GROUP_M for t in pool.tasks[skipped:]]
 
 
 def lane_of(script: Script, clock: Clock | None = None) -> tuple[GpuLane, ScriptedPool]:
@@ -182,6 +182,25 @@ def test_the_time_without_a_compiled_candidate_is_recorded_as_waiting() -> None:
     assert second.result().facts["gpu_wait_s"] == 5.0
     assert third.result().facts["gpu_wait_s"] == 0.0
     assert [a.result().facts["gpu_s"] for a in (first, second, third)] == [2.0, 2.0, 2.0]
+
+
+def test_after_a_fault_the_spare_takes_over_and_the_first_pool_stands_by() -> None:
+    script = faulty(WorkerDied("gone"))
+    pool, spare = ScriptedPool(script), ScriptedPool(script)
+    lane = GpuLane(3, pool, COLD, timeout_s=60, clock=Clock(), spare=spare)  # type: ignore[arg-type]
+    lane.put_baseline(BASELINE)
+    answers = [put(lane, number) for number in (1, 2, 3)]
+    pool.step()  # the baseline; now the spare is started
+    assert spare.tasks == [StandBy()]
+    spare.waiting.clear()
+    pool.step()
+    pool.step()  # candidate 2 takes its worker with it
+    assert pool.tasks[-1] == StandBy()
+    spare.run()
+    assert [answer.result().outcome for answer in answers] == ["ok", "crashed", "ok"]
+    assert numbers(spare, 1) == ["baseline", 3]
+    lane.close()
+    assert pool.closed and spare.closed
 
 
 def test_cancelled_candidates_never_reach_the_gpu() -> None:

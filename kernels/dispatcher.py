@@ -97,7 +97,7 @@ class Dispatcher:
         if rows.shape[0]:
             planned, pointers = self._planned(rows, weight.data, weight.scale, product)
             planned.calls += 1
-            wanted = _row_wants_graph(planned.choice) if graph is None else graph
+            wanted = planned.choice.graph if graph is None else graph
             if not (wanted and self.graphs.run(self, weight, rows, product)):
                 _launch(planned, pointers, weight.data)
         return in_shape_of(product, a, out)
@@ -174,7 +174,3 @@ def _run(planned: Planned, addresses: Addresses, index: int) -> None:
     else:  # kernels go to the current device, wherever the tensors are
         with torch.cuda.device(index):
             planned.plan.run(addresses)
-
-
-def _row_wants_graph(choice: Choice) -> bool:
-    return False

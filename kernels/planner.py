@@ -44,6 +44,11 @@ class Choice:
     config: TileConfig
     lookup: Lookup
 
+    @property
+    def graph(self) -> bool:
+        """Whether the table's row asks for replay of a captured graph."""
+        return self.lookup.row is not None and self.lookup.row.graph
+
 
 @dataclass(eq=False)
 class Planned:

@@ -83,10 +83,11 @@ def _entry(row: TableRow) -> str:
     where = {"M": row.M, "N": row.N, "K": row.K, "layout": row.layout, "out_dtype": row.out_dtype}
     times = {"time_us": row.time_us, "spread_us": row.spread_us, "predicted_us": row.predicted_us}
     known = {name: float(value) for name, value in times.items() if value is not None}
+    opted = {"graph": True} if row.graph else {}
     return (
         f"  - {{{_flow({**where, 'family': row.family})},\n"
         f"     config: {{{_flow(row.config.to_dict())}}},\n"
-        f"     {_flow({'evidence': row.evidence, **known, 'deterministic': row.deterministic})},\n"
+        f"     {_flow({'evidence': row.evidence, **known, 'deterministic': row.deterministic, **opted})},\n"
         f"     made: {{{_flow(asdict(row.made))}}}}}\n"
     )
 
@@ -121,7 +122,7 @@ def _value(node: YamlNode, name: str) -> Any:
         values = node.mapping(_MADE)
         texts = {key: value.text() for key, value in values.items() if key != "date"}
         return Made(date=values["date"].day(), **texts)
-    if name == "deterministic":
+    if name in ("deterministic", "graph"):
         return node.flag()
     return node.number() if name.endswith("_us") else node.text()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from kernels.table_rows import EVIDENCE, RowKey, TableRow, TunedTable
@@ -78,6 +78,8 @@ def _settle(incumbent: TableRow | None, challenger: TableRow | None, rival: Tabl
         change = Change("kept", incumbent, "no new result")
     if challenger is None:
         return change
+    if incumbent is not None and incumbent.graph:  # how a row is served is the user's to say, not the sweep's
+        challenger = replace(challenger, graph=True)
     if incumbent is None:
         change = Change("added", challenger, "no row before")
     elif change.action == "dropped":

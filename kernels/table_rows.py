@@ -64,6 +64,7 @@ class TableRow:
         predicted_us: Time by the model, of a predicted row only.
         layout: Of the weight.
         out_dtype: Of C.
+        graph: Whether calls that the row serves replay a captured graph; set by hand, for launch-bound shapes.
     """
 
     M: int
@@ -79,6 +80,7 @@ class TableRow:
     predicted_us: float | None = None
     layout: Layout = "shuffled"
     out_dtype: OutDtype = "bfloat16"
+    graph: bool = False
 
     def __post_init__(self) -> None:
         """Reject a row that contradicts itself.

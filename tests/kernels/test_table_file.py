@@ -82,6 +82,7 @@ def test_loads_a_hand_written_table_as_it_reads(tmp_path: Path) -> None:
         ("predicted_us: 5", "time_us: 5", ":9: entry 2 (4x2880x512):", "predicted_us: missing"),
         ("predicted_us: 5", "predicted_us: 5, time_us: 5", ":9: entry 2", "time_us: a predicted row must not"),
         ("spread_us: 0.2, deterministic: true", "deterministic: 1", ":6: entry 1 deterministic:", "true or false"),
+        ("deterministic: true", "deterministic: true, graph: 1", ":6: entry 1 graph:", "true or false"),
         ("date: 2026-11-30", "date: soon", ":7: entry 1 made date:", "2026-11-30"),
         ("torch: 2.13.0, source_hash: 1e3", "source_hash: 1e3", ":11: entry 2 made: lacks torch", "add it"),
         ("study: s", "study: ''", ":11: entry 2 made study:", "is empty"),
@@ -110,6 +111,12 @@ def test_configuration_that_the_device_lacks_is_named(tmp_path: Path) -> None:
     text = GOOD.replace("arch: gfx950", "arch: sm_90")
     with pytest.raises(InputError, match=r"entry 1 \(16x2112x7168\): config: quantizer=hardware needs"):
         load_table(written(tmp_path, text))
+
+
+def test_a_row_opts_into_graph_replay_by_hand(tmp_path: Path) -> None:
+    table = load_table(written(tmp_path, GOOD.replace("deterministic: true", "deterministic: true, graph: true", 1)))
+    assert [row.graph for row in table.rows] == [True, False]
+    assert dump_table(table).count("graph: true") == 1
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n"])
@@ -160,6 +167,7 @@ def rows(draw: st.DrawFn, M: int) -> TableRow:
     time = draw(st.floats(1e-6, 1e9))
     deterministic = family.deterministic and draw(st.booleans())
     row = TableRow(M, 64, 192, family.name, config, "predicted", deterministic, made, predicted_us=time)
+    row = replace(row, graph=draw(st.booleans()))
     if draw(st.booleans()):
         return row
     spread_us = draw(st.none() | st.floats(0, 1e6))

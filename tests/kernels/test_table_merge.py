@@ -142,3 +142,10 @@ def test_every_key_has_one_change_and_every_row_comes_from_a_side(
     assert sorted(c.row.key for c in report.changes) == sorted({r.key for r in (*old.rows, *new.rows)})
     assert set(report.table.rows) <= {*old.rows, *new.rows}
     assert tuple(c.row for c in report.changes if c.action != "dropped") == report.table.rows
+
+
+def test_a_row_that_is_replaced_hands_on_the_users_choice_of_graph_replay() -> None:
+    change = only_change(replace(row(10.0), graph=True), row(5.0))
+    assert change.action == "replaced"
+    assert (change.row.graph, change.row.time_us) == (True, 5.0)
+    assert only_change(replace(row(10.0), graph=True), row(10.0)).reason == "unchanged"

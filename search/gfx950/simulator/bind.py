@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from search.gfx950.simulator.alu_run import Plan, plain_run, registers_of, vector_run
 from search.gfx950.simulator.findings import UnknownInstructionError
 from search.gfx950.simulator.modifiers import (
     DPP_KEYS,
     SDWA_KEYS,
-    LanePattern,
     Modifiers,
-    Step,
-    dpp_lanes,
     dpp_source_step,
     float_result_step,
     high_half_step,
@@ -112,23 +110,6 @@ def check_modifiers(statement: Statement, known: frozenset[str]) -> None:
             raise UnknownInstructionError(f"unknown modifier {key!r}")
 
 
-@dataclass
-class _Plan:
-    """A vector instruction while it is being bound."""
-
-    op: Op
-    dst: list[int]
-    dst_kinds: Sequence[str]
-    src: list[int]
-    reads: set[int]
-    before: list[Step] = field(default_factory=list)
-    after: list[Step] = field(default_factory=list)
-    pattern: LanePattern | None = None
-    preserve: int = 0
-    keywords: dict[str, Any] = field(default_factory=dict)
-    halves: tuple[set[int], set[int]] = field(default_factory=lambda: (set(), set()))
-
-
 def bind_alu(op: Op, statement: Statement, context: Context) -> Instruction:
     """Bind a SALU or VALU instruction.
 
@@ -142,18 +123,14 @@ def bind_alu(op: Op, statement: Statement, context: Context) -> Instruction:
     if statement.modifiers:
         check_modifiers(statement, _ALU_KEYS)
     dst = [resolve(operand, kind, context) for operand, kind in zip(operands, op.dst, strict=False)]
-    plan = _Plan(op, dst, op.dst, [], set(), preserve=op.preserve)
+    plan = Plan(op, dst, op.dst, [], set(), preserve=op.preserve)
     _bind_sources(plan, operands[len(op.dst) :], statement, context)
     _bind_result(plan, statement)
     _bind_implicit(plan)
     return _finish(plan, statement)
 
 
-def _registers(index: int, kind: str) -> range:
-    return range(index, index + WIDTHS[kind]) if index < CONSTANT else range(0)
-
-
-def _bind_sources(plan: _Plan, operands: Sequence[Operand], statement: Statement, context: Context) -> None:
+def _bind_sources(plan: Plan, operands: Sequence[Operand], statement: Statement, context: Context) -> None:
     mods = parse_modifiers(statement.modifiers)
     if plan.op.takes_modifiers or plan.op.byte_destination:
         plan.keywords["mods"] = mods
@@ -170,10 +147,10 @@ def _bind_sources(plan: _Plan, operands: Sequence[Operand], statement: Statement
         plan.src.append(index)
 
 
-def _read_registers(plan: _Plan, position: int, index: int, kind: str, mods: Modifiers) -> Iterable[int]:
+def _read_registers(plan: Plan, position: int, index: int, kind: str, mods: Modifiers) -> Iterable[int]:
     """Registers that a source really reads: op_sel picks from the pairs of packed f32 instructions."""
     if kind != "pkf32" or index >= CONSTANT:
-        return _registers(index, kind)
+        return registers_of(index, kind)
     if plan.op.name == "v_pk_mov_b32":
         chosen = [index + mods.op_sel[position]]
         plan.halves[position].update(chosen)
@@ -184,7 +161,7 @@ def _read_registers(plan: _Plan, position: int, index: int, kind: str, mods: Mod
 
 
 def _modified(
-    plan: _Plan, position: int, operand: Operand, kind: str, index: int, mods: Modifiers, found: Mapping[str, str]
+    plan: Plan, position: int, operand: Operand, kind: str, index: int, mods: Modifiers, found: Mapping[str, str]
 ) -> int:
     target = SOURCE_SCRATCH + 2 * position
     select = found.get(f"src{position}_sel", "DWORD")
@@ -203,7 +180,7 @@ def _modified(
     return index
 
 
-def _bind_result(plan: _Plan, statement: Statement) -> None:
+def _bind_result(plan: Plan, statement: Statement) -> None:
     found = statement.modifiers
     if not found and not plan.op.byte_destination:
         return
@@ -226,12 +203,12 @@ def _bind_result(plan: _Plan, statement: Statement) -> None:
         plan.preserve = ~(0xFF << 8 * (mods.op_sel[2] + 2 * mods.op_sel[3])) & 0xFFFFFFFF
 
 
-def _bind_implicit(plan: _Plan) -> None:
+def _bind_implicit(plan: Plan) -> None:
     for name in plan.op.implicit:
         if name in ("dst", "dst1"):
             position = 1 if name == "dst1" else 0
             plan.src.append(plan.dst[position])
-            plan.reads.update(_registers(plan.dst[position], plan.dst_kinds[position]))
+            plan.reads.update(registers_of(plan.dst[position], plan.dst_kinds[position]))
         elif name == "vcc":
             plan.src.append(VCC)
             plan.reads.update((VCC, VCC + 1))
@@ -241,17 +218,17 @@ def _bind_implicit(plan: _Plan) -> None:
             plan.reads.update((EXEC, EXEC + 1))
 
 
-def _finish(plan: _Plan, statement: Statement) -> Instruction:
+def _finish(plan: Plan, statement: Statement) -> Instruction:
     op = plan.op
     writes: list[int] = []
     for index, kind in zip(plan.dst, plan.dst_kinds, strict=True):
-        writes.extend(_registers(index, kind))
+        writes.extend(registers_of(index, kind))
     scalar_writes = [
         index
         for index, kind in zip(plan.dst, plan.dst_kinds, strict=True)
         if SGPR <= index < CONSTANT and kind != "mask"
     ]
-    run = _vector_run(plan) if any(index < SCRATCH for index in plan.dst) else _plain_run(plan)
+    run = vector_run(plan) if any(index < SCRATCH for index in plan.dst) else plain_run(plan)
     writes += [SCC] if op.sets_scc else []
     writes += [EXEC, EXEC + 1] if "exec" in op.implicit else []
     if scalar_writes or "exec" in op.implicit:
@@ -297,112 +274,6 @@ def coherent(run: Callable[[WaveGroup], None], writes: set[int]) -> Callable[[Wa
             g.refresh_exec()
 
     return scalar_run
-
-
-def _plain_run(plan: _Plan) -> Callable[[WaveGroup], None]:
-    semantics, arguments = plan.op.semantics, (*plan.dst, *plan.src)
-    before = tuple(step.run for step in plan.before)
-    keywords = plan.keywords
-    if plan.after or keywords or (plan.pattern is not None and not plan.pattern.enabled.all()):
-        raise UnknownInstructionError("modifier on an instruction without a vector result")
-    if not before:
-        return lambda g: semantics(g, *arguments)
-
-    def run(g: WaveGroup) -> None:
-        for step in before:
-            step(g)
-        semantics(g, *arguments)
-
-    return run
-
-
-def _scratch_results(plan: _Plan) -> tuple[list[int], list[tuple[int, int]]]:
-    scratch, rows, free = [], [], RESULT_SCRATCH
-    for index, kind in zip(plan.dst, plan.dst_kinds, strict=True):
-        if index >= SCRATCH:
-            scratch.append(index)
-            continue
-        scratch.append(free)
-        rows += [(register, free + offset) for offset, register in enumerate(_registers(index, kind))]
-        free += WIDTHS[kind]
-    return scratch, rows
-
-
-def _vector_run(plan: _Plan) -> Callable[[WaveGroup], None]:
-    semantics, keywords = plan.op.semantics, plan.keywords
-    direct, before = (*plan.dst, *plan.src), tuple(step.run for step in plan.before)
-    if plan.op.ignores_exec:
-        return lambda g: semantics(g, *direct, **keywords)
-    redirect = _redirected(plan)
-    always_redirect = bool(plan.after) or plan.pattern is not None
-    if not before and not always_redirect and not keywords:
-        return _fast_run(semantics, direct, redirect)
-
-    def run(g: WaveGroup) -> None:
-        for step in before:
-            step(g)
-        if g.full and not always_redirect:
-            semantics(g, *direct, **keywords)
-        else:
-            redirect(g)
-
-    return run
-
-
-def _redirected(plan: _Plan) -> Callable[[WaveGroup], None]:
-    """The instruction with its result in scratch rows, then copied to the lanes that are written."""
-    semantics, keywords, pattern = plan.op.semantics, plan.keywords, plan.pattern
-    after = tuple(step.run for step in plan.after)
-    scratch, rows = _scratch_results(plan)
-    arguments = (*scratch, *plan.src)
-    keep_old = bool(plan.preserve) and not after
-
-    def run(g: WaveGroup) -> None:
-        if keep_old:
-            for row, temporary in rows:
-                g.u[temporary][...] = g.u[row]
-        semantics(g, *arguments, **keywords)
-        for step in after:
-            step(g)
-        lanes = g.mask if pattern is None else g.mask & dpp_lanes(pattern, g)[1]
-        for row, temporary in rows:
-            np.copyto(g.u[row], g.u[temporary], where=lanes)
-
-    return run
-
-
-def _fast_run(
-    semantics: Callable[..., None], direct: tuple[int, ...], redirect: Callable[[WaveGroup], None]
-) -> Callable[[WaveGroup], None]:
-    """The common case without modifiers; fixed argument counts save a tuple unpacking each time."""
-    if len(direct) == 2:
-        d, a = direct
-
-        def unary(g: WaveGroup) -> None:
-            if g.full:
-                semantics(g, d, a)
-            else:
-                redirect(g)
-
-        return unary
-    if len(direct) == 3:
-        d, a, b = direct
-
-        def binary(g: WaveGroup) -> None:
-            if g.full:
-                semantics(g, d, a, b)
-            else:
-                redirect(g)
-
-        return binary
-
-    def run(g: WaveGroup) -> None:
-        if g.full:
-            semantics(g, *direct)
-        else:
-            redirect(g)
-
-    return run
 
 
 def make_instruction(

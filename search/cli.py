@@ -106,16 +106,26 @@ def export(
     min_gain: Annotated[
         float, typer.Option(min=0, max=99, metavar="PERCENT", help="What a new row must save to replace an equal one.")
     ] = 1.0,
-    format: Annotated[str, typer.Option(help="yaml.")] = "yaml",
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write; default: over --table.")] = None,
+    format: Annotated[
+        str, typer.Option(help="yaml: winners into the table. gpumode: a submission.py of the table as it is.")
+    ] = "yaml",
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write; default: over --table, or submission.py.")
+    ] = None,
 ) -> None:
     """Write the winners to the tuned table: better evidenced, then faster rows replace what is there."""
+    from search.export import SUBMISSION, unresolved_shapes
     from search.export import export as write
-    from search.export import unresolved_shapes
+    from search.formats.gpumode import write_submission
     from search.results import load
     from search.text_table import output_console
 
     console = output_console()
+    if format == SUBMISSION:
+        console.print(
+            f"{write_submission(table, output)}: kernels and configurations of the ten shapes", soft_wrap=True
+        )
+        return
     done = write(load(storage or results), table=table, output=output, min_gain=min_gain / 100, format=format)
     for one in done:
         for change in one.report.changes:

@@ -19,6 +19,7 @@ from kernels.tables import Made, MergeReport, TableRow, TunedTable, dump_table, 
 from search.winners import Winner, shapes_of, winners
 
 FORMATS: Mapping[str, Callable[[TunedTable], str]] = {"yaml": dump_table}
+SUBMISSION = "gpumode"  # written from a table, without results: search.formats.gpumode
 DIGITS = 4  # decimals of a microsecond in a table
 
 
@@ -54,7 +55,7 @@ def export(
             a file that is torn or cannot be written, a trial without its origin.
     """
     if format not in FORMATS:
-        raise InputError(f"unknown format {format!r}; use one of {', '.join(FORMATS)}")
+        raise InputError(f"unknown format {format!r}; use one of {', '.join((*FORMATS, SUBMISSION))}")
     devices = sorted({device for device, _ in shapes_of(frame)})
     if not devices:
         raise InputError("the results hold no trial; run `sweep` first")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from result_rows import failed, predicted, results
 from typer.testing import CliRunner
 
 from kernels import table_sources
-from kernels.tables import load_table
+from kernels.config import TileConfig
+from kernels.device import GFX950
+from kernels.tables import Made, TableRow, TunedTable, load_table, write_table
 from search.cli import app
+from search.formats.gpumode import BENCHMARK_SHAPES
 from search.results import load, save
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,6 +132,34 @@ def test_export_writes_a_table_and_exits_1_where_a_shape_has_no_winner(tmp_path:
     assert "added" in done.stdout and f"{table}: 1 rows (1 added" in done.stdout
     assert "no winner for 64x2112x7168" in done.stderr
     assert load_table(table).rows[0].predicted_us == 8.0
+
+
+def test_export_writes_a_submission_from_the_table_alone(tmp_path: Path, saved: Path) -> None:
+    table, submission = tmp_path / "table.yaml", tmp_path / "submission.py"
+    run("export", "--results", saved, "--table", table)
+    before = table.read_text()
+    refused = run("export", "--format", "gpumode", "--table", table, "--output", submission)
+    assert refused.exit_code == 2  # the table has one of the six ranked shapes
+    assert refused.stderr.startswith("error: no row for 4x2880x512")
+    assert table.read_text() == before
+    write_table(table, ranked_table())
+    done = run("export", "--format", "gpumode", "--table", table, "--output", submission)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(f"{submission}: ")
+    assert "def custom_kernel(data):" in submission.read_text()
+    assert load_table(table) == ranked_table()
+
+
+def ranked_table() -> TunedTable:
+    """A row for each ranked shape of the competition."""
+    made = Made(date(2026, 11, 29), "3.9.0", "2.13.0", "0" * 12, "by hand", "none")
+    return TunedTable(
+        GFX950,
+        tuple(
+            TableRow(s.M, s.N, s.K, "fused", TileConfig(), "predicted", True, made, predicted_us=5.0)
+            for s in BENCHMARK_SHAPES
+        ),
+    )
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def target_of(device: DeviceKey) -> GPUTarget:
 def compile_only(device: DeviceKey) -> None:
     """Make this process compile for ``device`` and see no GPU; to be called before anything is compiled."""
     triton.runtime.driver.set_active(TargetDriver(target_of(device)))
+    triton.knobs.compilation.store_binary_only = True  # a launch needs no more, and a sweep leaves thousands
 
 
 def compile_ahead(program: Program, device: DeviceKey) -> Compiled:

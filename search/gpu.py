@@ -20,6 +20,7 @@ from search.peaks import last_level_cache_bytes
 from search.telemetry import GpuState, driver_version, read_state
 from search.timing import Launch, TimingDevice
 
+KERNELS_KEPT = 200  # compiled variants of one kernel that stay in memory, up to 1 MB each
 REASON_LENGTH = 300  # characters kept of a driver's message
 
 
@@ -103,6 +104,8 @@ class TorchGpu:
         Raises:
             KernelError: The compiler refuses it, or it needs more than the GPU has.
         """
+        for call in program.calls:
+            _forget_old(call)
         return [self._load(call, tensors) for call in program.calls]
 
     def _load(self, call: KernelCall, tensors: Mapping[str, torch.Tensor]) -> Loaded:
@@ -152,6 +155,13 @@ class TorchGpu:
     def state(self) -> GpuState:
         """Clocks and disturbances."""
         return read_state(0)
+
+
+def _forget_old(call: KernelCall) -> None:
+    """Triton keeps every variant that it ever compiled; a sweep of thousands would fill the memory."""
+    caches = call.kernel.device_caches
+    if any(len(variants) > KERNELS_KEPT for variants, *_ in caches.values()):
+        caches.clear()
 
 
 @cache

@@ -142,7 +142,11 @@ class LocalMemory:
             self.shadow[flat] = code[:, None]
 
     def barrier(self, workgroups: Array) -> None:
-        """All waves of ``workgroups`` (bool [workgroups]) met: finished writes become visible to all of them."""
+        """All waves of ``workgroups`` (bool [workgroups]) met: finished writes become visible to all of them.
+
+        Reads count as done at the barrier even where nobody has waited for them: LDS serves instructions in the order
+        of issue. A write that is not waited for stays the writer's own, as LLVM inserts that wait itself.
+        """
         reads, self._reads = self._reads, []
         for index, width, owners in reads:
             met = workgroups[owners]

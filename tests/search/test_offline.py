@@ -1,0 +1,186 @@
+"""search.offline: the outcome of each kind of candidate, and of the compiler or worker that does not come back."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from compiled_programs import compiled, default_program, session_folder
+
+import search.offline as offline
+from kernels.device import GFX950
+from kernels.errors import CompileError, ResourceLimitError, TimedOutError
+from kernels.families import FAMILIES
+from kernels.problem import GemmShape
+from search.columns import COLUMNS, EXECUTED
+from search.compiled import check_resources, compile_call
+from search.evaluate import Candidate, Evaluation
+from search.gfx950.artifacts import ArtifactCache
+from search.gfx950.machine import MI355X
+from search.offline import OfflineEvaluator, OfflineTask, judge, lost_worker
+from search.worker import WorkerDied, WorkerTimedOut
+
+SHAPE = GemmShape(17, 64, 448)
+KEY = "ab" * 32
+LOG = "loc(unknown): remark: nothing\nLLVM ERROR: ran out of registers during register allocation\nStack dump:\n0. x\n"
+
+
+def judged(tmp_path: Path, family: str = "fused", shape: GemmShape = SHAPE, **knobs: int | str) -> Evaluation:
+    candidate = Candidate(shape, family, FAMILIES[family].config(knobs))
+    return judge(OfflineTask(candidate, tmp_path / "logs"), device=GFX950, cache=session_folder())
+
+
+def test_a_good_candidate_is_compiled_executed_and_predicted(tmp_path: Path) -> None:
+    done = judged(tmp_path, "fused_splitk_workspace", split_k=2)
+    assert (done.outcome, done.evidence) == ("ok", "predicted")
+    assert done.objective_us is not None and done.objective_us > 3
+    assert set(done.facts) <= set(COLUMNS)
+    assert set(EXECUTED) <= set(done.facts)
+    assert (done.facts["checked_on"], done.facts["kernels"], done.facts["deterministic"]) == ("simulator", 2, True)
+    assert not list((tmp_path).glob("logs/*"))
+
+
+def test_executed_instructions_are_those_of_the_loop_not_of_its_text(tmp_path: Path) -> None:
+    # Without pipelining the MFMA stand in the loop only, which makes 4096 / 256 trips.
+    long = judged(tmp_path, "fused", GemmShape(16, 64, 4096), num_stages=1)
+    assert long.facts["executed_mfma"] == 16 * float(long.facts["mfma"] or 0) > 0
+
+
+@pytest.mark.parametrize(
+    ("knobs", "outcome", "reason"),
+    [
+        ({"waves_per_eu": 8, "BLOCK_N": 128, "num_warps": 2}, "resource_limit", "spills"),
+        ({"BLOCK_M": 8, "BLOCK_N": 32, "BLOCK_K": 128, "num_warps": 1}, "resource_limit", "lost its scaled MFMA"),
+        ({"BLOCK_K": 64, "cache_modifier": ".zz"}, "compile_error", "cache modifier"),
+        ({"BLOCK_M": 24}, "illegal", "BLOCK_M=24 is not a power of two"),
+    ],
+)
+def test_a_bad_candidate_has_its_outcome_and_one_line(
+    tmp_path: Path, knobs: dict[str, int | str], outcome: str, reason: str
+) -> None:
+    done = judged(tmp_path, shape=GemmShape(64, 256, 512), **knobs)
+    assert (done.outcome, done.objective_us) == (outcome, None)
+    assert reason in done.reason and "\n" not in done.reason
+
+
+def test_more_lds_than_a_compute_unit_has_is_a_resource_limit() -> None:
+    one = compiled(default_program("fused", SHAPE))[0]
+    check_resources(one, MI355X)
+    for lds_bytes, fits in ((160 * 1024, True), (160 * 1024 + 1, False)):
+        larger = replace(one, kernel=replace(one.kernel, lds_bytes=lds_bytes))
+        if fits:
+            check_resources(larger, MI355X)
+        else:
+            with pytest.raises(ResourceLimitError, match="needs 163841 B of LDS, a compute unit has 163840 B"):
+                check_resources(larger, MI355X)
+
+
+def test_a_wrong_kernel_is_a_wrong_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lossy(*arguments: object) -> list[object]:
+        # The compiler "forgets" the rounding of the quantiser: every code becomes that of zero.
+        found = compiled(*arguments[:1])  # type: ignore[arg-type]
+        text = found[0].kernel.assembly.replace("v_cvt_scalef32_pk_fp4_f32 ", "v_xor_b32_e32 v0, v0, v0 ;")
+        return [replace(found[0], kernel=replace(found[0].kernel, assembly=text))]
+
+    monkeypatch.setattr(offline, "_compile", lossy)
+    done = judged(tmp_path)
+    assert done.outcome == "wrong_result"
+    assert done.objective_us is None
+    assert done.reason
+
+
+def test_a_compiler_that_aborts_is_a_compile_error_which_is_not_met_again(tmp_path: Path) -> None:
+    cache, logs = ArtifactCache(tmp_path / "cache"), tmp_path / "logs"
+    logs.mkdir()
+    (logs / f"{KEY}.log").write_text(LOG)
+    done = lost_worker(WorkerDied("the worker was killed by SIGABRT"), logs, cache, keep=True)
+    assert (done.outcome, done.objective_us) == ("compile_error", None)
+    assert done.reason == "the compiler aborted: LLVM ERROR: ran out of registers during register allocation"
+    kept = cache.load(KEY)
+    assert isinstance(kept, CompileError) and str(kept) == done.reason
+
+
+def test_a_segmentation_fault_without_a_word_says_so(tmp_path: Path) -> None:
+    (tmp_path / f"{KEY}.log").write_text("")
+    done = lost_worker(WorkerDied("the worker was killed by SIGSEGV"), tmp_path, ArtifactCache(tmp_path), keep=True)
+    assert done.reason == "the compiler aborted: the worker was killed by SIGSEGV"
+
+
+@pytest.mark.parametrize(("keep", "stored"), [(True, TimedOutError), (False, type(None))])
+def test_a_compilation_that_does_not_end_is_timed_out(tmp_path: Path, keep: bool, stored: type) -> None:
+    cache = ArtifactCache(tmp_path / "cache")
+    (tmp_path / f"{KEY}.log").write_text("")
+    done = lost_worker(WorkerTimedOut("no answer within 120 s"), tmp_path, cache, keep=keep)
+    assert (done.outcome, done.reason) == ("timed_out", "compilation: no answer within 120 s")
+    assert type(cache.load(KEY)) is stored
+
+
+@pytest.mark.parametrize(
+    ("error", "log", "outcome"),
+    [
+        (WorkerDied("the worker was killed by SIGKILL"), True, "crashed"),  # out of memory: not the compiler's fault
+        (WorkerDied("the worker was killed by SIGABRT"), False, "crashed"),  # nothing was being compiled
+        (WorkerTimedOut("no answer within 120 s"), False, "timed_out"),
+    ],
+)
+def test_a_loss_that_is_not_the_compilers_is_not_remembered(
+    tmp_path: Path, error: WorkerDied | WorkerTimedOut, log: bool, outcome: str
+) -> None:
+    cache = ArtifactCache(tmp_path / "cache")
+    if log:
+        (tmp_path / f"{KEY}.log").write_text(LOG)
+    assert lost_worker(error, tmp_path, cache, keep=True).outcome == outcome
+    assert cache.load(KEY) is None
+
+
+def test_a_log_is_there_while_the_compiler_runs_and_only_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = default_program("fused", SHAPE)
+    seen: list[str] = []
+
+    def compiler(*args: object, log: Path, **rest: object) -> object:
+        log.write_text("x")
+        seen.extend(path.name for path in tmp_path.glob("*.log"))
+        raise CompileError("no")
+
+    monkeypatch.setattr("search.gfx950.artifacts.compile_kernel", compiler)
+    with pytest.raises(CompileError):
+        compile_call(program, program.calls[0], ArtifactCache(tmp_path / "cache"), tmp_path)
+    assert len(seen) == 1 and len(seen[0]) == 64 + len(".log")
+    assert not list(tmp_path.glob("*.log"))
+
+
+def dies(task: OfflineTask, *, device: object, cache: Path, how: str) -> Evaluation:
+    """Stands for ``judge``: leaves a log, and aborts as LLVM does, or hangs."""
+    task.logs.mkdir(parents=True)
+    (task.logs / f"{KEY}.log").write_text(LOG)
+    if how == "abort":
+        os.abort()
+    time.sleep(60)
+    raise AssertionError("it was killed before")
+
+
+@pytest.mark.parametrize(("how", "outcome"), [("abort", "compile_error"), ("hang", "timed_out")])
+def test_the_worker_is_replaced_and_the_reason_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, outcome: str
+) -> None:
+    monkeypatch.setattr(offline, "judge", partial(dies, how=how))
+    evaluator = OfflineEvaluator(jobs=1, cache=tmp_path, timeout_s=60 if how == "abort" else 1)
+    try:
+        done = evaluator.submit(Candidate(SHAPE, "fused", FAMILIES["fused"].config({}))).result(timeout=90)
+    finally:
+        evaluator.close()
+    assert done.outcome == outcome
+    assert (ArtifactCache(tmp_path).load(KEY) is not None) == (how == "abort")
+
+
+def test_closing_cancels_what_waits_and_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offline, "judge", partial(dies, how="hang"))
+    evaluator = OfflineEvaluator(jobs=1, cache=tmp_path)
+    futures = [evaluator.submit(Candidate(SHAPE, "fused", FAMILIES["fused"].config({}))) for _ in range(3)]
+    evaluator.close()
+    assert [future.result(timeout=10).outcome for future in futures] == ["crashed"] * 3
+    assert ArtifactCache(tmp_path).load(KEY) is None

@@ -29,10 +29,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from kernels.device import local_device
 from kernels.dispatch import Dispatcher, load_dispatcher
 from kernels.families import FAMILIES
-from kernels.launch import allocate, launch
+from kernels.launch import allocate, backend_options
 from kernels.linear import MXFP4Linear
 from kernels.plan import Inputs, build_plan
 from kernels.problem import GemmShape
+from kernels.program import Program
 from kernels.reference import compare, mxfp4_gemm_reference, to_bf16
 from kernels.runner import compile_call
 from kernels.weights import PackedWeight
@@ -107,6 +108,25 @@ def measure(ways: Mapping[str, Launch], repeats: int, *, device: bool = True) ->
     }
 
 
+def _raw(program: Program, tensors: Mapping[str, torch.Tensor]) -> Launch:
+    """Each kernel as its users would write it: ``kernel[grid](a, b, ..., num_warps=4)``."""
+    amd = torch.version.hip is not None
+    launches = [
+        (
+            call.kernel[call.grid],
+            {name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()}
+            | {**call.constexprs, **backend_options(call.options, amd=amd)},
+        )
+        for call in program.calls
+    ]
+
+    def launch() -> None:
+        for kernel, arguments in launches:
+            kernel(**arguments)
+
+    return launch
+
+
 def overhead(dispatcher: Dispatcher, shape: GemmShape, repeats: int) -> Row:
     """A dispatched call against the same kernels launched without a dispatcher."""
     a = torch.randn(shape.M, shape.K, device="cuda").to(torch.bfloat16)
@@ -123,7 +143,7 @@ def overhead(dispatcher: Dispatcher, shape: GemmShape, repeats: int) -> Row:
     )
     timed = measure(
         {
-            "raw": lambda: launch(program, tensors),  # kernel[grid](...) for each kernel, buffers at hand
+            "raw": _raw(program, tensors),  # kernel[grid](...) for each kernel, buffers and arguments at hand
             "bare": lambda: plan.run((a_ptr, b_ptr, scale_ptr, out_ptr, workspace_ptr)),  # the least Triton offers
             "dispatched_out": lambda: dispatcher.gemm(a, weight, out=out),
             "dispatched": lambda: dispatcher.gemm(a, weight),

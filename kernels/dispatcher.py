@@ -97,7 +97,7 @@ class Dispatcher:
         if rows.shape[0]:
             planned, pointers = self._planned(rows, weight.data, weight.scale, product)
             planned.calls += 1
-            wanted = planned.choice.graph if graph is None else graph
+            wanted = planned.graph if graph is None else graph
             if not (wanted and self.graphs.run(self, weight, rows, product)):
                 _launch(planned, pointers, weight.data)
         return in_shape_of(product, a, out)

@@ -44,11 +44,6 @@ class Choice:
     config: TileConfig
     lookup: Lookup
 
-    @property
-    def graph(self) -> bool:
-        """Whether the table's row asks for replay of a captured graph."""
-        return self.lookup.row is not None and self.lookup.row.graph
-
 
 @dataclass(eq=False)
 class Planned:
@@ -58,11 +53,13 @@ class Planned:
         plan: What runs.
         choice: Its configuration and the table's answer. Where the compiler rejected the configuration of the
             answer's row, the configuration is a default.
+        graph: Whether the row asks for replay of a captured graph.
         calls: How often it ran; a few may be lost where threads race.
     """
 
     plan: Plan
     choice: Choice
+    graph: bool
     calls: int = 0
 
 
@@ -158,7 +155,8 @@ class Planner:
 
     def _compile(self, choice: Choice, inputs: Inputs) -> Planned:
         plan = build_plan(choice.family, choice.config, inputs, self.compile_call, self.limit_bytes)
-        return Planned(plan, choice)
+        row = choice.lookup.row
+        return Planned(plan, choice, row is not None and row.graph)
 
     def _build(self, choice: Choice, inputs: Inputs) -> Planned:
         *first, last = dict.fromkeys(self._candidates(choice, inputs.shape))

@@ -25,7 +25,7 @@ def e2m1_code(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
     magnitude = np.abs(values)
     below = np.searchsorted(MIDPOINTS, magnitude, side="left")  # a tie counts as below its midpoint
     tie = np.isin(magnitude, MIDPOINTS) & (below % 2 == 1)  # the lower code is odd: take the upper one
-    return (below + tie + np.signbit(values) * 8).astype(np.int32)
+    return np.asarray(below + tie + np.signbit(values) * 8, dtype=np.int32)
 
 
 def cvt_scalef32_pk_fp4_f32(even: Floats, odd: Floats, scale: Floats) -> npt.NDArray[np.int32]:

@@ -114,8 +114,11 @@ def _raw(program: Program, tensors: Mapping[str, torch.Tensor]) -> Launch:
     launches = [
         (
             call.kernel[call.grid],
-            {name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()}
-            | {**call.constexprs, **backend_options(call.options, amd=amd)},
+            {
+                **{name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()},
+                **call.constexprs,
+                **backend_options(call.options, amd=amd),
+            },
         )
         for call in program.calls
     ]

@@ -78,7 +78,7 @@ class DeviceEvaluator:
         pools = workers or [_worker(index) for index in indices]
         spares = [None if workers else _worker(index) for index in indices]
         self._lanes = [
-            GpuLane(index, pool, protocol, limits.run_s, spare=spare)
+            GpuLane(index, pool, protocol, limits.run_s, limits.final_s, spare=spare)
             for index, pool, spare in zip(indices, pools, spares, strict=True)
         ]
         self._lane_of: dict[GemmShape, GpuLane] = {}

@@ -62,7 +62,8 @@ class GpuLane:
         index: Of the GPU, for the results.
         pool: One worker process that sees only this GPU.
         protocol: How to time.
-        timeout_s: Of one task.
+        timeout_s: Of one measurement.
+        final_timeout_s: Of the finals of a shape.
         clock: Seconds.
         spare: A second such pool, whose process stands by: after a fault it takes over at once, while the first
             pool's process is replaced. None waits for the replacement.
@@ -74,6 +75,7 @@ class GpuLane:
         pool: WorkerPool[Task, Answer],
         protocol: TimingProtocol,
         timeout_s: float,
+        final_timeout_s: float = 300.0,
         clock: Callable[[], float] = time.monotonic,
         spare: WorkerPool[Task, Answer] | None = None,
     ) -> None:
@@ -83,6 +85,7 @@ class GpuLane:
         self._spare_stands_by = False
         self._protocol = protocol
         self._timeout_s = timeout_s
+        self._final_timeout_s = final_timeout_s
         self._clock = clock
         self._lock = threading.RLock()
         self._queue: deque[Job] = deque()
@@ -154,7 +157,7 @@ class GpuLane:
                 task = replace(task, best_us=self._state(shape).best_us)
             pool = self._pool
         started_s = self._clock()
-        running = pool.submit(task, self._timeout_s)
+        running = pool.submit(task, self._final_timeout_s if isinstance(task, FinalTask) else self._timeout_s)
         running.add_done_callback(lambda done: self._ended(job, done, started_s))
 
     def _ended(self, job: Job, done: Future[Answer], started_s: float) -> None:

@@ -177,6 +177,14 @@ def orphans() -> str:
     return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
 
 
+def runs(pid: str) -> bool:
+    """Whether the process is there and no zombie that waits for its new parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def killed_parent() -> dict[str, Any]:
     """Signal 9 to a sweep: how long its workers live on."""
     with tempfile.TemporaryDirectory() as folder:
@@ -186,9 +194,9 @@ def killed_parent() -> dict[str, Any]:
         parent.kill()
         parent.wait()
         start_s = time.monotonic()
-        while any(Path(f"/proc/{pid}").exists() for pid in children) and time.monotonic() - start_s < 30:
+        while any(map(runs, children)) and time.monotonic() - start_s < 30:
             time.sleep(0.05)
-        left = [pid for pid in children if Path(f"/proc/{pid}").exists()]
+        left = [Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") for pid in children if runs(pid)]
         return {"fault": "parent killed by signal 9", "children": len(children), "left": left,
                 "gone_after_s": time.monotonic() - start_s}  # fmt: skip
 

@@ -48,8 +48,15 @@ class GraphBackend(Protocol):
         """
 
 
+@dataclass(frozen=True)
 class CudaGraphs:
-    """CUDA and HIP graphs through torch."""
+    """CUDA and HIP graphs through torch.
+
+    Torch hands out its 32 streams of a priority in turn, so a new stream for each capture would soon be one that
+    another thread works on. Captures therefore keep one stream a device, of the priority that callers rarely use.
+    """
+
+    _streams: dict[torch.device, torch.cuda.Stream] = field(default_factory=dict)
 
     def available(self, device: torch.device) -> bool:
         """Whether ``device`` is a GPU and the caller is not capturing a graph of its own."""
@@ -65,9 +72,11 @@ class CudaGraphs:
         Raises:
             CaptureError: The runtime refused.
         """
+        if device not in self._streams:
+            self._streams[device] = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.stream(torch.cuda.Stream(device)):  # type: ignore[no-untyped-call]
+            with torch.cuda.stream(self._streams[device]):
                 graph.capture_begin(capture_error_mode="thread_local")
                 try:
                     launch()

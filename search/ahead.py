@@ -15,18 +15,13 @@ from typing import Any
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.errors import TritonError
 from triton.runtime.errors import OutOfResources
 
 from kernels.device import DeviceKey
 from kernels.errors import CompileError, ResourceLimitError
 from kernels.launch import TORCH_DTYPES, backend_options
 from kernels.program import Program
-
-REASON_LENGTH = 300  # characters kept of a compiler's message
-# Raised by the compiler for a configuration it cannot build: its own errors, a failed MLIR or LLVM pass
-# (RuntimeError), and a C++ std::out_of_range from its layout arithmetic (IndexError).
-COMPILER_ERRORS = (TritonError, RuntimeError, IndexError)
+from search.compiler_output import COMPILER_ERRORS, REASON_LENGTH, captured_stderr, diagnostic_line, written
 
 
 @dataclass(frozen=True)
@@ -94,14 +89,15 @@ def compile_ahead(program: Program, device: DeviceKey) -> Compiled:
     hits: list[bool] = []
     listener = triton.knobs.compilation.listener
     triton.knobs.compilation.listener = lambda *, cache_hit, **rest: hits.append(cache_hit)
-    try:
-        kernels = [_warm_up(call, tensors, device) for call in program.calls]
-    except OutOfResources as error:
-        raise ResourceLimitError(_innermost(error)) from error
-    except COMPILER_ERRORS as error:
-        raise CompileError(_innermost(error)) from error
-    finally:
-        triton.knobs.compilation.listener = listener
+    with captured_stderr() as said:
+        try:
+            kernels = [_warm_up(call, tensors, device) for call in program.calls]
+        except OutOfResources as error:
+            raise ResourceLimitError(_innermost(error)) from error
+        except COMPILER_ERRORS as error:
+            raise CompileError(diagnostic_line(written(said)) or _innermost(error)) from error
+        finally:
+            triton.knobs.compilation.listener = listener
     shared = max(int(kernel.metadata.shared) for kernel in kernels)
     return Compiled(time.perf_counter() - start_s, all(hits), len(kernels), shared)
 

@@ -18,10 +18,10 @@ from kernels.errors import CompileError, IllegalConfigError, KernelError, TimedO
 from kernels.families import FAMILIES
 from kernels.program import Program
 from search.compiled import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts, load_calls
+from search.compiler_output import diagnostic_line
 from search.evaluate import Candidate, Evaluation, Outcome, Value
 from search.gate import GateReport, check_program
 from search.gfx950.artifacts import ArtifactCache
-from search.gfx950.compile import diagnostic_line
 from search.gfx950.estimate import estimate_calls
 from search.gfx950.executed import executed_columns, longest_wave_mix
 from search.gfx950.machine import Machine

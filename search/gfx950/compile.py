@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -12,23 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import triton
 from triton._C.libtriton import get_cache_invalidating_env_vars
 from triton.backends.amd.compiler import HIPOptions
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from triton.errors import TritonError
 
 from kernels.errors import CompileError
+from search.compiler_output import COMPILER_ERRORS, REASON_LENGTH, captured_stderr, diagnostic_line, written
 
 ARCH = "gfx950"
 WAVE_SIZE = 64
-REASON_LENGTH = 300  # characters kept of a compiler's message
-# Raised by the compiler for a configuration it cannot build: its own errors, a failed MLIR or LLVM pass
-# (RuntimeError), and a C++ std::out_of_range from its layout arithmetic (IndexError).
-COMPILER_ERRORS = (TritonError, RuntimeError, IndexError)
 # The set-up of the compiler itself, not knobs of one kernel.
 FIXED_OPTIONS = frozenset({"arch", "backend_name", "extern_libs"})
 
@@ -135,11 +128,14 @@ def compile_kernel(
     # FP fusion is what Triton up to 3.9 does by default; 3.9 warns when it is left open.
     chosen = {"enable_fp_fusion": True, **options}
     start = time.perf_counter()
-    with _captured_stderr(log) as stream, _private_cache():
+    with captured_stderr(log) as stream, _private_cache():
         try:
             built = triton.compile(source, target=GPUTarget("hip", arch, WAVE_SIZE), options=chosen)
         except COMPILER_ERRORS as error:
-            raise CompileError(_reason(error, _written(stream))) from error
+            raise CompileError(_reason(error, written(stream))) from error
+        unheeded = diagnostic_line(written(stream))
+    if unheeded:  # LLVM reports inline assembly that it cannot place, drops it, and goes on
+        raise CompileError(unheeded)
     return CompiledKernel(
         name=built.metadata.name,
         arch=arch,
@@ -149,15 +145,6 @@ def compile_kernel(
         compile_s=time.perf_counter() - start,
         assembly=built.asm["amdgcn"],
     )
-
-
-def diagnostic_line(text: str) -> str:
-    """First line of a compiler's output that says what went wrong, without its location, or ""."""
-    for pattern in (r"error: (.*)", r"(LLVM ERROR: .*)", r"(Assertion .* failed.*)", r"(fatal error: .*)"):
-        found = re.search(pattern, text)
-        if found:
-            return found.group(1).strip()[:REASON_LENGTH]
-    return ""
 
 
 def _check_kernel(fn: Any) -> None:
@@ -206,27 +193,6 @@ def _private_cache() -> Iterator[None]:
         knobs.cache.dir = folder
         knobs.compilation.disable_line_info = True
         yield
-
-
-@contextmanager
-def _captured_stderr(log: Path | None) -> Iterator[BinaryIO]:
-    """File that receives the process's error stream; MLIR and LLVM write below Python's ``sys.stderr``."""
-    with open(log, "w+b") if log else tempfile.TemporaryFile() as stream:
-        sys.stderr.flush()
-        kept = os.dup(2)
-        try:
-            os.dup2(stream.fileno(), 2)
-            yield stream
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
-
-
-def _written(stream: BinaryIO) -> str:
-    sys.stderr.flush()
-    stream.seek(0)
-    return stream.read().decode(errors="replace")
 
 
 def _reason(error: BaseException, diagnostics: str) -> str:

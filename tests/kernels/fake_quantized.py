@@ -30,7 +30,8 @@ def patterns() -> torch.Tensor:
     finite = finite.clamp(0, 0x7F00) | torch.randint(0, 128, (64, 8, 32), generator=generator)
     finite |= torch.randint(0, 2, (64, 8, 32), generator=generator) << 15
     halves = torch.randint(-24, 25, (64, COLUMNS), generator=generator) / 4  # the grid of E2M1, its ties, beyond
-    bits = torch.cat([every.reshape(-1, COLUMNS), finite.reshape(-1, COLUMNS), halves.to(torch.bfloat16).view(torch.int16)])
+    patterns = halves.to(torch.bfloat16).view(torch.int16)
+    bits = torch.cat([every.reshape(-1, COLUMNS), finite.reshape(-1, COLUMNS), patterns])
     x = bits.to(torch.int16).view(torch.bfloat16)
     normal = torch.randn(ROWS, COLUMNS, generator=generator).to(torch.bfloat16)
     normal[:8] = 0

@@ -13,7 +13,8 @@ import triton
 import triton.language as tl
 
 from kernels.errors import CompileError
-from search.gfx950.compile import artifact_key, compile_kernel, diagnostic_line, valid_options
+from search.compiler_output import diagnostic_line
+from search.gfx950.compile import artifact_key, compile_kernel, valid_options
 
 
 @triton.jit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -111,6 +112,17 @@ class DeviceEvaluator:
     def confirm(self, winner: Candidate, *, rounds: int, seed: int = 0) -> Future[FinalTimes]:
         """Time ``winner`` as the search does and through the dispatcher, side by side."""
         return self._final(FinalTask((winner,), self._timing, rounds, seed, dispatched=True))
+
+    def start(self, timeout_s: float) -> None:
+        """Bring the processes that compile and those that measure up, all at once."""
+        threads = [
+            threading.Thread(target=start, args=(timeout_s,))
+            for start in (self._compiler.start, *(lane.start for lane in self._lanes))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     def close(self) -> None:
         """Stop every process; candidates that wait are cancelled."""

@@ -54,6 +54,10 @@ class Evaluator(Protocol):
     protocol: str  # name and version of how the objective is obtained; part of a study's key
     capacity: int  # how many candidates to keep submitted
 
+    def start(self, timeout_s: float) -> None:
+        """Bring the workers up, so that no shape's share of the time is spent on that; wait ``timeout_s`` at most."""
+        ...
+
     def submit(self, candidate: Candidate) -> Future[Evaluation]:
         """Start judging ``candidate``; the future raises only for a bug or a broken installation."""
         ...

@@ -97,6 +97,10 @@ class GpuLane:
         self._closed = False
         self._origin: dict[str, Value] = {}
 
+    def start(self, timeout_s: float) -> None:
+        """Bring the worker process up."""
+        self._pool.start(timeout_s)
+
     @property
     def load(self) -> int:
         """Jobs that wait or run."""

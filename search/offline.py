@@ -102,6 +102,10 @@ class OfflineEvaluator:
         self._pool.submit(task, self._timeout_s).add_done_callback(settle)
         return answer
 
+    def start(self, timeout_s: float) -> None:
+        """Bring the workers up."""
+        self._pool.start(timeout_s)
+
     def close(self) -> None:
         """Stop the workers."""
         self._closed = True

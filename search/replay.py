@@ -66,6 +66,9 @@ class ReplayEvaluator:
         answer.set_result(Evaluation("illegal", "not in the recorded sweep") if row is None else _evaluation(row))
         return answer
 
+    def start(self, timeout_s: float) -> None:
+        """Nothing has to come up."""
+
     def close(self) -> None:
         """Nothing is running."""
 

@@ -40,6 +40,7 @@ from search.space import SearchSpace, load_spaces
 from search.storage import open_storage, storage_file
 from search.study import Point, Progress, StudyRun, point_of, unique
 from search.timing import COLD, WARM
+from search.worker import START_TIMEOUT_S
 
 SPACES = Path(__file__).resolve().parent.parent / "configs" / "spaces"
 TARGETS = ("auto", "gfx950", "local", "replay:PATH")
@@ -202,7 +203,9 @@ class _Sweep:
     def run(self) -> None:
         request = self.request
         self.winners = _winners(load(request.storage or request.results), self.device)
-        end_s = None if request.time_budget_s is None else time.monotonic() + request.time_budget_s
+        budget_s = math.inf if request.time_budget_s is None else request.time_budget_s
+        end_s = None if request.time_budget_s is None else time.monotonic() + budget_s
+        self.evaluator.start(min(budget_s, START_TIMEOUT_S))
         lanes = self.evaluator.lanes if isinstance(self.evaluator, DeviceEvaluator) else 1
         if lanes == 1:
             for index in range(len(request.shapes)):

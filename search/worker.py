@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -41,11 +42,19 @@ class WorkerPool(Generic[Task, Answer]):
             raise ValueError(f"count = {count} must be at least 1")
         self._function = function
         self._initialize = initialize
-        self._queue: SimpleQueue[tuple[Task, float, Future[Answer]] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Task, float, Future[Answer]] | threading.Barrier | None] = SimpleQueue()
         self._closed = threading.Event()
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
         for thread in self._threads:
             thread.start()
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Bring every process up, before the tasks that are queued later; give up waiting after ``timeout_s``."""
+        started = threading.Barrier(len(self._threads) + 1)  # also keeps a thread from starting twice
+        for _ in self._threads:
+            self._queue.put(started)
+        with suppress(threading.BrokenBarrierError):
+            started.wait(timeout_s)
 
     def submit(self, task: Task, timeout_s: float) -> Future[Answer]:
         """Queue ``task``; the future raises WorkerDied, WorkerTimedOut, or what the function raised."""
@@ -67,6 +76,13 @@ class WorkerPool(Generic[Task, Answer]):
         """Thread: feed one worker process, replacing it when it is gone."""
         worker: _Worker | None = None
         while (item := self._queue.get()) is not None:
+            if isinstance(item, threading.Barrier):
+                worker = worker or _Worker(self._function, self._initialize)
+                if not worker.comes_up(self._closed):
+                    worker = None
+                with suppress(threading.BrokenBarrierError):
+                    item.wait()
+                continue
             task, timeout_s, future = item
             if self._closed.is_set() or not future.set_running_or_notify_cancel():
                 future.cancel()
@@ -97,12 +113,23 @@ class _Worker:
         theirs.close()
         self._started = False
 
+    def comes_up(self, closed: threading.Event) -> bool:
+        """Wait until the process is ready for tasks; False if it ended instead."""
+        try:
+            self._wait_until_ready(closed)
+        except (EOFError, ConnectionError, WorkerDied, WorkerTimedOut):
+            return False
+        return True
+
+    def _wait_until_ready(self, closed: threading.Event) -> None:
+        if not self._started:
+            self._receive(START_TIMEOUT_S, closed)
+            self._started = True
+
     def run(self, task: Any, timeout_s: float, closed: threading.Event) -> tuple[BaseException | None, Any]:
         """What the function raised, and what it returned."""
         try:
-            if not self._started:
-                self._receive(START_TIMEOUT_S, closed)
-                self._started = True
+            self._wait_until_ready(closed)
             self._pipe.send(task)
             return self._receive(timeout_s, closed)
         except (EOFError, ConnectionError) as error:

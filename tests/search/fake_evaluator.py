@@ -41,5 +41,8 @@ class FakeEvaluator:
         future.set_result(self.function(candidate))
         return future
 
+    def start(self, timeout_s: float) -> None:
+        pass
+
     def close(self) -> None:
         pass

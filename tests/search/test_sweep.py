@@ -99,6 +99,9 @@ class ThreadPool:
         self.function = function
         self.threads = ThreadPoolExecutor(1)
 
+    def start(self, timeout_s: float) -> None:
+        pass
+
     def submit(self, task: Any, timeout_s: float) -> Any:
         return self.threads.submit(self.function, task)
 

@@ -46,6 +46,27 @@ def test_a_worker_is_kept_between_tasks(pool: WorkerPool[str, str]) -> None:
     assert first == second
 
 
+def test_started_workers_serve_at_once_and_each_is_started_once() -> None:
+    pool = WorkerPool(act, count=2)
+    pool.start()
+    pool.start()  # changes nothing
+    answers = {pool.submit("work", timeout_s=0.5).result() for _ in range(20)}
+    pool.close()
+    assert 1 <= len(answers) <= 2
+
+
+def exit_at_once() -> None:
+    os._exit(7)
+
+
+def test_a_pool_whose_workers_cannot_start_says_so_with_the_first_task() -> None:
+    pool = WorkerPool(act, count=1, initialize=exit_at_once)
+    pool.start()
+    with pytest.raises(WorkerDied, match="code 7"):
+        pool.submit("work", timeout_s=60).result()
+    pool.close()
+
+
 @pytest.mark.parametrize("task, how", [("abort", "SIGABRT"), ("exit", "code 3")])
 def test_a_worker_that_dies_fails_its_own_task_only(pool: WorkerPool[str, str], task: str, how: str) -> None:
     with pytest.raises(WorkerDied, match=how):

@@ -2,7 +2,7 @@
 # What is measured on a GPU, in three parts that each fit ten minutes. Usage: device_session.sh PART OUTPUT_FOLDER
 #   1  probe (2 min), faults (3 min), one short sweep (1.5 min), comparison with triton.autotune on one shape (2 min)
 #   2  three shapes swept exhaustively over benchmarks/recorded_spaces, about 1,500 candidates each (9 min)
-#   3  the ten competition shapes (5 min), table, one shape again in a new process, comparison (2 min)
+#   3  the ten competition shapes (4.5 min), table, verify, one shape again in a new process, comparison (2 min)
 # OUTPUT_FOLDER gets part1.tar.gz (part2, part3) with the logs, JSON, CSV, Parquet and studies of every step so far.
 # Every step has a time limit and a log; a step that fails does not stop the next one. Needs torch, Triton, Optuna,
 # SQLAlchemy and the project's other dependencies in the interpreter that PYTHON names (default: python3).
@@ -37,11 +37,12 @@ case $part in
     ;;
 3)
     shapes=configs/shapes/gpumode.yaml
-    step sweep 280 "$python" run_search.py sweep --shapes $shapes --target local --trials 400 --time-budget 225 --results "$work/sweep"
+    step sweep 270 "$python" run_search.py sweep --shapes $shapes --target local --trials 400 --time-budget 200 --results "$work/sweep"
     step export 20 "$python" run_search.py export --results "$work/sweep" --output "$work/sm_90.yaml"
+    step verify 60 "$python" run_search.py verify --table "$work/sm_90.yaml" --on device
     step results 20 "$python" run_search.py inspect --results "$work/sweep" --to "$work/sweep.parquet"
-    step again 75 "$python" run_search.py sweep 16x2112x7168 --target local --trials 400 --time-budget 40 --seed 7 --results "$work/again"
-    step compare 140 "$python" benchmarks/device_compare.py --results "$work/sweep" --shapes $shapes --autotune 1 --output "$work/compare"
+    step again 80 "$python" run_search.py sweep 16x2112x7168 --target local --trials 400 --time-budget 40 --seed 7 --results "$work/again"
+    step compare 110 "$python" benchmarks/device_compare.py --results "$work/sweep" --shapes $shapes --autotune 1 --rounds 15 --output "$work/compare"
     ;;
 *)
     echo "part must be 1, 2 or 3" >&2

@@ -25,6 +25,7 @@ from search.gate_inputs import GateInputs
 from search.gate_regions import Region, choose_regions
 from search.gfx950.simulator import Buffer as SimulatorBuffer
 from search.gfx950.simulator import Histogram, Kernel, Launch, SimulationError, simulate
+from search.gfx950.simulator.launch import DEFAULT_BUDGET
 
 Array = npt.NDArray[Any]
 DTYPES = {"bf16": np.uint16, "fp32": np.float32, "u8": np.uint8}
@@ -74,8 +75,16 @@ class GateReport:
     check_s: float
 
 
-def check_program(program: Program, calls: Sequence[SimulatedCall], shape: GemmShape) -> GateReport:
+def check_program(
+    program: Program, calls: Sequence[SimulatedCall], shape: GemmShape, budget: int = DEFAULT_BUDGET
+) -> GateReport:
     """Execute the chosen tiles of ``program``.
+
+    Args:
+        program: To check at ``shape``.
+        calls: Its launches with their code.
+        shape: Problem.
+        budget: Instructions that a wave may execute.
 
     Raises:
         WrongResultError: A finding of the simulator, or a result off by more than one bf16 step.
@@ -85,7 +94,7 @@ def check_program(program: Program, calls: Sequence[SimulatedCall], shape: GemmS
     try:
         sample = take_sample(program, shape)
         histograms = tuple(
-            _run(one, sample.memory, chosen) for one, chosen in zip(calls, sample.workgroups, strict=True)
+            _run(one, sample.memory, chosen, budget) for one, chosen in zip(calls, sample.workgroups, strict=True)
         )
     except SimulationError as error:
         raise SimulatorLimitError(f"not checked: {error}") from error
@@ -177,11 +186,13 @@ def _workgroups(coverage: Coverage, regions: Sequence[Region]) -> tuple[GridInde
     return tuple(wanted)
 
 
-def _run(one: SimulatedCall, memory: Mapping[str, SimulatorBuffer], workgroups: Sequence[GridIndex]) -> Histogram:
+def _run(
+    one: SimulatedCall, memory: Mapping[str, SimulatorBuffer], workgroups: Sequence[GridIndex], budget: int
+) -> Histogram:
     call = one.call
     arguments = {name: memory[value] if isinstance(value, str) else value for name, value in call.args.items()}
     launch = Launch(arguments, call.grid, (64 * one.waves, 1, 1), one.lds_bytes)
-    result = simulate(one.kernel, launch, workgroups)
+    result = simulate(one.kernel, launch, workgroups, budget)
     if result.findings:
         first, *more = result.findings
         others = f" (and {len(more)} more findings)" if more else ""

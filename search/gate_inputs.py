@@ -22,8 +22,12 @@ ROWS = 32  # a block of rows: a row group of the shuffled scales, two of the shu
 # Scales differ, so that one from a wrong block shows, but little: products of codes are multiples of 2**-2, and with
 # about 10 bits of range in the scales the sums of 10**4 products stay within the 24 bits of fp32, exact in any order.
 SCALE_BYTES = (125, 129)
-MAGNITUDES = (-2, 2)  # exponents of the blocks of A
+MAGNITUDES = (-1, 1)  # exponents of the blocks of A
+PEAK = 8.0  # what one element of half of the blocks is multiplied by: it alone decides the scale, so none may be missed
 ZERO_BLOCKS = 1 / 32  # of A: their scale is that of no value
+# Of each 32 rows of A six hold one NaN (the smallest) or Inf in their first, middle or last block, which are different
+# code where loops are pipelined: row, third of K, bits. A NaN makes its row of C NaN, an Inf counts as 6 * 2**127.
+SPECIALS = ((5, 0, 0x7F80), (9, 0, 0x7F81), (14, 1, 0xFF80), (19, 1, 0xFF81), (26, 2, 0x7F80), (29, 2, 0x7F81))
 POISON = 0xFF  # E8M0 NaN
 
 
@@ -71,8 +75,14 @@ class GateInputs:
         low, high = MAGNITUDES
         groups = (len(part), self.shape.K // BLOCK)
         magnitude = np.exp2(random.integers(low, high + 1, groups)) * (random.random(groups) >= ZERO_BLOCKS)
-        values = random.standard_normal(part.shape) * np.repeat(magnitude, BLOCK, axis=1)
-        part[...] = torch.from_numpy(values).to(torch.bfloat16).view(torch.uint16).numpy()
+        values = random.standard_normal((*groups, BLOCK)) * magnitude[..., None]
+        peaks = random.random((*groups, BLOCK)).argmax(axis=2)[..., None] == np.arange(BLOCK)
+        values *= np.where(peaks & (random.random((*groups, 1)) < 0.5), PEAK, 1.0)
+        part[...] = torch.from_numpy(values.reshape(part.shape)).to(torch.bfloat16).view(torch.uint16).numpy()
+        places = (0, self.shape.K // 2, self.shape.K - BLOCK)
+        for row, place, bits in SPECIALS:
+            if row < len(part):
+                part[row, places[place] + random.integers(BLOCK)] = bits
 
     def _fill_b(self, block: int) -> None:
         self._b_done.add(block)

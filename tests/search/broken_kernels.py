@@ -50,7 +50,7 @@ def broken_gemm_kernel(
             inside = inside & (offs_k < K - k)[None, :]
         a = tl.load(a_ptr + offs_m[:, None] * stride_am + (k + offs_k)[None, :], mask=inside, other=0.0)
         if MISTAKE == "unrounded":
-            a = tl.where(tl.abs(a) < 0.05, 0.0, a)
+            a = tl.where(tl.abs(a) < 0.3, 0.0, a)
         b = load_weight_tile(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, "", False)
         b_scale = load_scales(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, MISTAKE)
         codes, scale = quantize_tile(a, BLOCK_M, BLOCK_K, "hardware")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from search.gfx950.simulator.findings import SimulationError
 
 Array = NDArray[Any]
-FIRST_ADDRESS = 0x7F00_0000_0000
+FIRST_ADDRESS = 0x7EFE_FF80_0000  # set bits in every half, and the second buffer is beyond a multiple of 4 GB
 GUARD_BYTES = 1 << 24  # larger than any tile, smaller than the 32-bit offset of a buffer instruction
 _WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 

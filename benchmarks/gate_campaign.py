@@ -4,7 +4,8 @@
 
 The configurations are spread evenly over the four families and the ten shapes of configs/shapes/gpumode.yaml. Each
 answer is kept in the file as it comes, so that the same command goes on where it was stopped; its rows can be judged
-again with --again OUTCOME.
+again with --again OUTCOME. --spilling executes those too that are refused because they spill: the compiler's spill code
+is code like any other.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
+import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,11 +26,15 @@ from typing import Any
 import numpy as np
 
 from kernels.device import GFX950
+from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
+from search.compiled import compile_call, load_calls
 from search.evaluate import OUTCOMES, Candidate, Evaluation
+from search.gate import check_program
+from search.gfx950.artifacts import ArtifactCache
 from search.legal_set import legal_set
-from search.offline import OfflineEvaluator
+from search.offline import OfflineEvaluator, default_cache
 from search.shapes import load_shapes
 from search.space import load_space
 from search.text_table import TextTable
@@ -131,6 +138,25 @@ def print_speed(rows: Sequence[Row]) -> None:
         print(f"compilation: median {np.median(compiled):.2f} s of {len(compiled)} that were not on disk")
 
 
+def execute_spilling(candidates: Sequence[Candidate], rows: Sequence[Row]) -> None:
+    """Execute what was refused for spilling, and print what comes out."""
+    outcomes: Counter[str] = Counter()
+    logs = Path(tempfile.mkdtemp())
+    for candidate, row in zip(candidates, rows, strict=True):
+        if " spills " not in row["reason"]:
+            continue
+        program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)
+        try:
+            compiled = [compile_call(program, call, ArtifactCache(default_cache()), logs) for call in program.calls]
+            check_program(program, load_calls(compiled), candidate.shape)
+            outcomes["right"] += 1
+        except KernelError as error:
+            outcomes[error.outcome] += 1
+            print(f"  {error.outcome}: {error}\n     e.g. {row['key']}", flush=True)
+    shutil.rmtree(logs)
+    print(f"executed although they spill: {dict(outcomes)}")
+
+
 def main() -> None:
     """Judge and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -139,6 +165,7 @@ def main() -> None:
     parser.add_argument("--kept", type=Path, default=Path("gate_campaign.jsonl"), help="file of the answers")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--again", action="append", default=[], metavar="OUTCOME", help="judge these rows again")
+    parser.add_argument("--spilling", action="store_true", help="execute spilling kernels too")
     parser.add_argument("--shapes", type=Path, default=CONFIGS / "shapes" / "gpumode.yaml")
     arguments = parser.parse_args()
     shapes = load_shapes(arguments.shapes).shapes
@@ -148,6 +175,8 @@ def main() -> None:
     print(outcome_table(rows).plain())
     print_reasons(rows)
     print_speed(rows)
+    if arguments.spilling:
+        execute_spilling(candidates, rows)
 
 
 if __name__ == "__main__":

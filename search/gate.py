@@ -140,9 +140,9 @@ class Sample:
         return largest
 
 
-def take_sample(program: Program, shape: GemmShape) -> Sample:
-    """Choose what to execute of ``program``, and lay out its operands."""
-    inputs = shared_inputs(shape)
+def take_sample(program: Program, shape: GemmShape, *, infinite: bool = True) -> Sample:
+    """Choose what to execute of ``program``, and lay out its operands, see :class:`~search.gate_inputs.GateInputs`."""
+    inputs = shared_inputs(shape, infinite)
     checked, touched = choose_regions(program, shape)
     for region in touched[0]:
         inputs.fill(region.rows, _whole_blocks(region.columns))
@@ -152,9 +152,9 @@ def take_sample(program: Program, shape: GemmShape) -> Sample:
 
 
 @functools.lru_cache(maxsize=4)
-def shared_inputs(shape: GemmShape) -> GateInputs:
+def shared_inputs(shape: GemmShape, infinite: bool) -> GateInputs:
     """Operands of ``shape``, kept while this process checks its candidates."""
-    return GateInputs(shape, SEED)
+    return GateInputs(shape, SEED, infinite)
 
 
 def _whole_blocks(columns: range) -> range:

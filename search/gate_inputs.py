@@ -27,6 +27,7 @@ PEAK = 8.0  # what one element of half of the blocks is multiplied by: it alone 
 ZERO_BLOCKS = 1 / 32  # of A: their scale is that of no value
 # Of each 32 rows of A six hold one NaN (the smallest) or Inf in their first, middle or last block, which are different
 # code where loops are pipelined: row, third of K, bits. A NaN makes its row of C NaN, an Inf counts as 6 * 2**127.
+INF, LARGE = 0x7F80, 0x7BC0  # LARGE: 1.5 * 2**120
 SPECIALS = ((5, 0, 0x7F80), (9, 0, 0x7F81), (14, 1, 0xFF80), (19, 1, 0xFF81), (26, 2, 0x7F80), (29, 2, 0x7F81))
 POISON = 0xFF  # E8M0 NaN
 
@@ -38,6 +39,8 @@ class GateInputs:
     Args:
         shape: Problem.
         seed: Of the random values.
+        infinite: A holds Inf; otherwise large numbers in its place, for arithmetic that scales before it multiplies and
+            so overflows: 6 * 2**127 is no fp32.
         a: [M, K] bf16 as uint16.
         b: [N, K // 2] shuffled codes.
         b_scale: [pad256(N), pad8(K // 32)] shuffled scales; pads hold 0xFF.
@@ -45,6 +48,7 @@ class GateInputs:
 
     shape: GemmShape
     seed: int
+    infinite: bool = True
     a: Array = field(init=False)
     b: Array = field(init=False)
     b_scale: Array = field(init=False)
@@ -82,7 +86,8 @@ class GateInputs:
         places = (0, self.shape.K // 2, self.shape.K - BLOCK)
         for row, place, bits in SPECIALS:
             if row < len(part):
-                part[row, places[place] + random.integers(BLOCK)] = bits
+                finite = LARGE | bits & 0x8000 if bits & 0x7FFF == INF else bits
+                part[row, places[place] + random.integers(BLOCK)] = bits if self.infinite else finite
 
     def _fill_b(self, block: int) -> None:
         self._b_done.add(block)

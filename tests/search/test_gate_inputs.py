@@ -79,6 +79,15 @@ def test_an_inf_at_the_start_the_middle_and_the_end_of_k_dominates_its_row() -> 
     assert bool((product[5] > 2.0**120).any()) and bool((product[6] < 2.0**20).all())
 
 
+def test_large_numbers_stand_for_inf_where_asked() -> None:
+    inputs = GateInputs(SHAPE, 3, infinite=False)
+    inputs.fill(range(40), range(64))
+    values = torch.from_numpy(inputs.a).view(torch.bfloat16)
+    assert not values.isinf().any() and values.isnan().sum() == 3
+    assert (values.double().abs() == 1.5 * 2.0**120).nonzero()[:, 0].tolist() == [5, 14, 26, 37]
+    assert (values < -1e30).nonzero()[:, 0].tolist() == [14]
+
+
 def test_in_half_of_the_blocks_one_element_alone_decides_the_scale() -> None:
     inputs = GateInputs(GemmShape(8, 64, 4096), 3)
     inputs.fill(range(8), range(64))

@@ -7,14 +7,18 @@ intersection per instruction and looks closer only where it is not empty, so tra
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+# A wave is held back where its counter would overflow, so older operations are complete, and LLVM counts on it. Width
+# of the fields of S_WAITCNT, MI300 ISA guide: 6 bits and 4 bits.
+COUNTER_MAX: Mapping[str, int] = MappingProxyType({"vm": 63, "lgkm": 15})
 ALL_BITS = np.full((1, 1), 0xFFFFFFFF, np.uint32)
 
 
@@ -86,6 +90,8 @@ class Tracking:
             for register in entry.registers:
                 waiting[register] = waiting.get(register, 0) + 1
             self.suspect.update(entry.registers)
+        if len(self.queues[counter]) > COUNTER_MAX[counter]:
+            self.wait(counter, COUNTER_MAX[counter])
 
     def wait(self, counter: str, outstanding: int) -> None:
         """Complete the oldest operations until at most ``outstanding`` are left.

@@ -144,3 +144,9 @@ SDWA = "dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:{} src1_sel:DWORD"
 def test_undefined_bits_through_modifiers_and_packed_math(text: str, undefined: str, found: bool) -> None:
     registers = {f"v{n}": 0 for n in range(6)} | {"s0": 0x0000FFFF, "s[4:5]": 0xFFFFFFFFFFFFFFFF}
     assert ("uninitialised_address" in run(text + USE, registers, undefined=undefined).kinds()) is found
+
+
+@pytest.mark.parametrize(("later", "kinds"), [(62, {"read_before_wait"}), (63, set())])
+def test_a_counter_cannot_hold_more_than_63_loads(later: int, kinds: set[str]) -> None:
+    text = LOAD + "buffer_store_dword v5, v1, s[0:3], 0 offen\n" * later + "v_mov_b32_e32 v6, v4"
+    assert run(text, BUFFER, buffers={"x": WORDS.copy()}).kinds() == kinds

@@ -160,6 +160,13 @@ class GraphCache:
         with self._lock:
             return sum(len(graphs) for graphs in self._by_weight.values())
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the buffers that the graphs hold; graphs of one shape and stream share theirs."""
+        with self._lock:
+            statics = list(self._statics.values())
+        return sum(t.numel() * t.element_size() for static in statics for t in (static.a, static.out, static.workspace))
+
     def run(self, recorder: Recorder, weight: PackedWeight, a: torch.Tensor, out: torch.Tensor) -> bool:
         """Compute ``out`` by replay, capturing first if need be.
 

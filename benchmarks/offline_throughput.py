@@ -2,8 +2,9 @@
 
 Usage: python benchmarks/offline_throughput.py [--candidates 60] [--seed 0] [--jobs 1,2]
 
-Random legal configurations of all families at three competition shapes, each compiled from nothing into an empty
-cache. The first candidate of each worker, which pays for starting it, is judged before the clock starts.
+Random points of all families at three competition shapes, as the random sampler of a sweep draws them, each compiled
+from nothing into an empty cache. The first candidate of each worker, which pays for starting it, is judged before the
+clock starts.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from search.evaluate import Candidate, Evaluation
 from search.legal_set import legal_sets
 from search.offline import OfflineEvaluator
 from search.space import load_spaces
-from search.sweep import SPACES
+from search.sweep import SPACES, sweep_points
 
 SHAPES = (GemmShape(4, 2880, 512), GemmShape(16, 2112, 7168), GemmShape(256, 3072, 1536))
 
@@ -36,13 +37,17 @@ def draw(count: int, seed: int) -> list[Candidate]:
     """Random legal candidates: shapes and families in turn, points by chance."""
     random = np.random.default_rng(seed)
     spaces = load_spaces(SPACES)
-    legal = {shape: legal_sets(spaces.values(), shape, GFX950) for shape in SHAPES}
+    points = {
+        shape: sweep_points(legal_sets(spaces.values(), shape, GFX950), GFX950, int(random.integers(1 << 30)))
+        for shape in SHAPES
+    }
     found = []
     for index in range(count):
         shape = SHAPES[index % len(SHAPES)]
         family = list(spaces)[index // len(SHAPES) % len(spaces)]
-        points = legal[shape][family]
-        found.append(Candidate(shape, family, points.config(int(random.integers(len(points))))))
+        _, config = points[shape].random(family)
+        points[shape].mark(family, config)
+        found.append(Candidate(shape, family, config))
     return found
 
 

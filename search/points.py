@@ -40,12 +40,19 @@ class Points:
     Args:
         legal: Legal configurations by family.
         seed: Of :meth:`random`.
+        doubtful: By family, which points [points] are left until no other is; they can still be tried by name.
     """
 
-    def __init__(self, legal: Mapping[str, LegalPoints], seed: int) -> None:
+    def __init__(
+        self,
+        legal: Mapping[str, LegalPoints],
+        seed: int,
+        doubtful: Mapping[str, npt.NDArray[np.bool_]] | None = None,
+    ) -> None:
         self.legal = {family: points for family, points in legal.items() if len(points)}
         self.total = sum(len(points) for points in self.legal.values())
         self._untried = {family: np.ones(len(points), dtype=bool) for family, points in self.legal.items()}
+        self._doubtful = doubtful or {}
         self._coordinates: dict[str, npt.NDArray[np.float32]] = {}
         self._random = np.random.default_rng(seed)
 
@@ -68,14 +75,14 @@ class Points:
     def first(self) -> tuple[str, TileConfig]:
         """The untried point that comes first, taking the families in turn by the share of each that is done."""
         family = min(self._open(), key=lambda name: 1 - self._untried[name].mean())
-        return family, self.legal[family].config(int(np.argmax(self._untried[family])))
+        return family, self.legal[family].config(int(self._choice(family)[0]))
 
     def random(self, family: str | None = None) -> tuple[str, TileConfig]:
         """An untried point: a family at random unless given, then a point of it, each with equal chances."""
         open_families = self._open()
         if family not in open_families:
             family = open_families[self._random.integers(len(open_families))]
-        index = self._random.choice(np.flatnonzero(self._untried[family]))
+        index = self._random.choice(self._choice(family))
         return family, self.legal[family].config(int(index))
 
     def nearest(self, family: str, values: Mapping[str, Any]) -> tuple[str, TileConfig]:
@@ -86,7 +93,7 @@ class Points:
         if family not in self._open():
             return self.random()
         points = self.legal[family]
-        rows = np.flatnonzero(self._untried[family])
+        rows = self._choice(family)
         table = self._table(family)[rows]
         target = _coordinates(pd.DataFrame([values], columns=points.frame.columns), points.frame)
         distance = np.abs(table - target).sum(axis=1)
@@ -94,7 +101,18 @@ class Points:
         return family, points.config(int(self._random.choice(closest)))
 
     def _open(self) -> list[str]:
-        return [family for family, mask in self._untried.items() if mask.any()]
+        """Families with points to try; those with nothing but doubtful ones only when all are like that."""
+        promising = [family for family in self._untried if self._promising(family).any()]
+        return promising or [family for family, mask in self._untried.items() if mask.any()]
+
+    def _promising(self, family: str) -> npt.NDArray[np.bool_]:
+        untried = self._untried[family]
+        return untried & ~self._doubtful[family] if family in self._doubtful else untried
+
+    def _choice(self, family: str) -> npt.NDArray[np.intp]:
+        """Rows of the family to choose from."""
+        promising = np.flatnonzero(self._promising(family))
+        return promising if len(promising) else np.flatnonzero(self._untried[family])
 
     def _table(self, family: str) -> npt.NDArray[np.float32]:
         if family not in self._coordinates:

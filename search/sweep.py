@@ -27,9 +27,11 @@ from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.source_hash import source_hash
 from search.device import DeviceEvaluator
+from search.doubtful import doubtful
 from search.evaluate import Candidate, Evaluation, Evaluator, Value
 from search.favourites import favourites
 from search.finals import decide
+from search.gfx950.machine import Machine
 from search.lane import FinalsFailedError
 from search.legal_set import LegalSet, legal_set
 from search.offline import OfflineEvaluator
@@ -188,6 +190,14 @@ def _only_writer(location: Path | str) -> Iterator[None]:
         lock.release()
 
 
+def sweep_points(legal: Mapping[str, LegalSet], device: DeviceKey, seed: int) -> Points:
+    """The legal points of a shape; on gfx950 those that will probably spill come last."""
+    if not device.has_scaled_fp4:
+        return Points(legal, seed)
+    machine = Machine(cu_count=device.cu_count)
+    return Points(legal, seed, {family: doubtful(family, found.frame, machine) for family, found in legal.items()})
+
+
 @dataclass
 class _Sweep:
     request: SweepRequest
@@ -237,7 +247,7 @@ class _Sweep:
     def search(self, shape: GemmShape, deadline_s: float | None) -> None:
         request = self.request
         kept = self.open_study(shape)
-        points = Points(self.legal(shape), request.seed)
+        points = sweep_points(self.legal(shape), self.device, request.seed)
         last: list[Progress] = []
 
         def notify(progress: Progress) -> None:

@@ -1,0 +1,44 @@
+"""search.doubtful: points that will probably spill are known, tried last, and never lost."""
+
+from __future__ import annotations
+
+import pandas as pd
+from test_samplers import points
+
+from kernels.config import TileConfig
+from search.doubtful import doubtful
+from search.gfx950.machine import MI355X
+from search.points import Points
+
+
+def judged(**knobs: int) -> bool:
+    frame = pd.DataFrame([TileConfig(**knobs).to_dict()])  # type: ignore[arg-type]
+    return bool(doubtful("fused", frame, MI355X)[0])
+
+
+def test_a_small_tile_is_trusted_and_one_of_more_accumulators_than_registers_is_not() -> None:
+    assert not judged(BLOCK_M=16, BLOCK_N=64, BLOCK_K=256, num_warps=4)
+    # 256 x 256 accumulators over 2 waves of 64 lanes are 512 a lane: all the registers there are.
+    assert judged(BLOCK_M=256, BLOCK_N=256, BLOCK_K=256, num_warps=2)
+
+
+def test_a_hint_of_more_waves_leaves_fewer_registers() -> None:
+    # 8 waves a SIMD leave 64 registers a lane, fewer than the 96 that 64 x 64 x 256 needs for its operands alone.
+    tile = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 256, "num_warps": 4}
+    assert not judged(**tile)
+    assert judged(**tile, waves_per_eu=8)
+
+
+def test_doubtful_points_come_after_all_others_and_are_not_lost() -> None:
+    plain = points()
+    masks = {family: (legal.frame["num_warps"] == 8).to_numpy() for family, legal in plain.legal.items()}
+    ordered = Points(plain.legal, 0, masks)
+    promising = sum(int((~mask).sum()) for mask in masks.values())
+    seen = []
+    while ordered.untried:
+        family, config = ordered.random()
+        ordered.mark(family, config)
+        seen.append(config.num_warps)
+    assert len(seen) == plain.total
+    assert 8 not in seen[:promising]
+    assert set(seen[promising:]) == {8}

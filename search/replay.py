@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from kernels.config import TileConfig
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.problem import GemmShape
@@ -27,6 +28,30 @@ Row = Mapping[Any, Any]
 def is_replay(target: str) -> bool:
     """Whether ``target`` names a recorded sweep."""
     return target.startswith(PREFIX)
+
+
+class RecordedPoints:
+    """The recorded configurations of one family at one shape, as the points that a search may choose from.
+
+    Args:
+        configs: In the order of the file.
+    """
+
+    def __init__(self, configs: Sequence[TileConfig]) -> None:
+        self.configs = tuple(configs)
+        self.frame = pd.DataFrame([config.to_dict() for config in configs])
+        self._index = {config: index for index, config in enumerate(configs)}
+
+    def __len__(self) -> int:
+        return len(self.configs)
+
+    def config(self, index: int) -> TileConfig:
+        """Configuration of point ``index``."""
+        return self.configs[index]
+
+    def index_of(self, config: TileConfig) -> int | None:
+        """Its point, or None if it was not recorded."""
+        return self._index.get(config)
 
 
 class ReplayEvaluator:
@@ -58,6 +83,21 @@ class ReplayEvaluator:
     def shapes(self) -> list[GemmShape]:
         """Shapes that were recorded, in the order of the file."""
         return list(dict.fromkeys(candidate.shape for candidate in self._rows))
+
+    def legal(self, shape: GemmShape) -> dict[str, RecordedPoints]:
+        """What was recorded of ``shape``, by family.
+
+        Raises:
+            InputError: Nothing was.
+        """
+        found: dict[str, list[TileConfig]] = {}
+        for candidate in self._rows:
+            if candidate.shape == shape:
+                found.setdefault(candidate.family, []).append(candidate.config)
+        if not found:
+            held = ", ".join(map(str, self.shapes()))
+            raise InputError(f"{shape} is not in the recorded sweep, which holds {held}; name one of these")
+        return {family: RecordedPoints(configs) for family, configs in found.items()}
 
     def submit(self, candidate: Candidate) -> Future[Evaluation]:
         """The recorded verdict."""

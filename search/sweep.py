@@ -35,7 +35,7 @@ from search.gfx950.machine import Machine
 from search.lane import FinalsFailedError
 from search.legal_set import LegalSet, legal_set
 from search.offline import OfflineEvaluator
-from search.points import Points
+from search.points import LegalPoints, Points
 from search.replay import PREFIX, ReplayEvaluator, is_replay
 from search.results import load, make_record
 from search.space import SearchSpace, load_spaces
@@ -190,7 +190,7 @@ def _only_writer(location: Path | str) -> Iterator[None]:
         lock.release()
 
 
-def sweep_points(legal: Mapping[str, LegalSet], device: DeviceKey, seed: int) -> Points:
+def sweep_points(legal: Mapping[str, LegalPoints], device: DeviceKey, seed: int) -> Points:
     """The legal points of a shape; on gfx950 those that will probably spill come last."""
     if not device.has_scaled_fp4:
         return Points(legal, seed)
@@ -293,12 +293,14 @@ class _Sweep:
         self.studies[shape] = newest or base
         return optuna.create_study(storage=self.storage, study_name=newest or base, load_if_exists=True)
 
-    def legal(self, shape: GemmShape) -> dict[str, LegalSet]:
-        """Legal points of every family that has some.
+    def legal(self, shape: GemmShape) -> Mapping[str, LegalPoints]:
+        """Legal points of every family that has some; of a recorded sweep, what was recorded.
 
         Raises:
             InputError: No family has one.
         """
+        if isinstance(self.evaluator, ReplayEvaluator):
+            return self.evaluator.legal(shape)
         found: dict[str, LegalSet] = {}
         refusals: list[InputError] = []
         for family, space in self.spaces.items():

@@ -97,7 +97,7 @@ class MXFP4Linear(nn.Module):
         """
         compiling = torch.compiler.is_compiling()
         y: torch.Tensor = ops.gemm(x, self.data, self.scale) if compiling else mxfp4_gemm(x, self.weight)
-        return y if self.bias is None else torch.add(y, self.bias)
+        return y if self.bias is None else torch.add(y, self.bias.to(y.dtype))
 
     def extra_repr(self) -> str:
         """Sizes, as ``nn.Linear`` prints them."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+MAX_EXTENT = 1 << 31  # extents are 32-bit kernel arguments
 BLOCK = 32  # values of K that share one E8M0 scale (OCP Microscaling Formats v1.0)
-_TEXT = re.compile(r"\s*(\d+)\s*x\s*(\d+)\s*x\s*(\d+)\s*", re.IGNORECASE)
+_TEXT = re.compile(r"\s*(\d{1,10})\s*x\s*(\d{1,10})\s*x\s*(\d{1,10})\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, order=True)
@@ -21,8 +22,11 @@ class GemmShape:
         """Reject what no kernel family supports.
 
         Raises:
-            ValueError: M < 1, or N or K is not a positive multiple of 64.
+            ValueError: M < 1, N or K is not a positive multiple of 64, or one of them is 2**31 or more.
         """
+        for name, value in (("M", self.M), ("N", self.N), ("K", self.K)):
+            if value >= MAX_EXTENT:
+                raise ValueError(f"{name} is {MAX_EXTENT} or more, which no kernel addresses")
         if self.M < 1:
             raise ValueError(f"M = {self.M} must be at least 1")
         for name, value in (("N", self.N), ("K", self.K)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date
@@ -79,7 +80,9 @@ class YamlNode:
     def integer(self) -> int:
         """A whole number in decimal digits."""
         value = self._scalar(("int",), "a whole number")
-        return int(value) if value.lstrip("-").isdecimal() else self.fail(f"{value!r}: use decimal digits")
+        if re.fullmatch(r"-?[0-9]{1,18}", value) is None:
+            self.fail(f"{value[:40]!r}: use decimal digits, 18 at most")
+        return int(value)
 
     def number(self) -> float:
         """A number; infinities and NaN are the caller's to reject."""

@@ -110,7 +110,8 @@ def export(
         str, typer.Option(help="yaml: winners into the table. gpumode: a submission.py of the table as it is.")
     ] = "yaml",
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write; default: over --table, or submission.py.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to write, merging with what is there; default: the table."),
     ] = None,
 ) -> None:
     """Write the winners to the tuned table: better evidenced, then faster rows replace what is there."""

@@ -45,7 +45,7 @@ def export(
 
     Args:
         frame: Results with all columns.
-        table: Incumbent rows; default: the project's table of the device. It need not exist.
+        table: Incumbent rows; default: ``output``, else the project's table of the device. It need not exist.
         output: Where to write; default: over ``table``.
         min_gain: Part of an incumbent's time that a challenger must save, see ``kernels.tables.merge``.
         format: One of ``FORMATS``.
@@ -62,7 +62,7 @@ def export(
     if len(devices) > 1 and (table or output):
         names = ", ".join(map(str, devices))
         raise InputError(f"the results are of {names}; leave out --table and --output to write one table each")
-    plans = [_plan(frame, device, table or default_path(device), output, min_gain) for device in devices]
+    plans = [_plan(frame, device, table or output or default_path(device), output, min_gain) for device in devices]
     for plan in plans:  # only when every table was read and merged
         write_atomically(plan.path, FORMATS[format](plan.report.table).encode())
     return plans

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
-from search.evaluate import Evaluator
+from search.evaluate import OUTCOMES, Evaluator
 from search.study import Progress as StudyProgress
 
 
@@ -54,8 +54,8 @@ class TerminalReporter:
     def start(self, device: DeviceKey, evaluator: Evaluator, shapes: int) -> None:
         """Say what begins, and draw the bars."""
         self._shapes = shapes
-        judges = f"judged by {evaluator.protocol}, {evaluator.capacity} at a time"
-        self.console.print(f"{shapes} shapes for {device}, {judges}", highlight=False)
+        plural = "shape" if shapes == 1 else "shapes"
+        self.console.print(f"{shapes} {plural} for {device}, judged by {evaluator.protocol}", highlight=False)
         self._sweep = self._bars.add_task("shapes", total=shapes, note="")
         self._bars.start()
 
@@ -81,12 +81,13 @@ class TerminalReporter:
             self._bars.update(self._sweep, completed=self._studies_done)
         ran = progress.done - self._first
         seconds = time.monotonic() - self._start_s
-        did = f"{ran} trials in {seconds:.0f} s" if ran else "nothing left to do"
+        did = f"{ran} new in {seconds:.0f} s" if ran else "nothing left to do"
         self.console.print(
             f"[{self._studies_done}/{self._shapes}] {progress.shape}: {_best(progress)}, "
-            f"{progress.done} trials, {did}, {_outcomes(progress)}",
+            f"{progress.done} trials ({did}): {_outcomes(progress)}",
             highlight=False,
             markup=False,
+            soft_wrap=True,
         )
 
     def _rate(self, progress: StudyProgress) -> float:
@@ -101,4 +102,4 @@ def _best(progress: StudyProgress) -> str:
 
 
 def _outcomes(progress: StudyProgress) -> str:
-    return ", ".join(f"{count} {outcome}" for outcome, count in sorted(progress.outcomes.items()))
+    return ", ".join(f"{progress.outcomes[name]} {name}" for name in OUTCOMES if name in progress.outcomes)

@@ -76,7 +76,11 @@ def _database_records(storage: RDBStorage) -> Iterator[Record]:
     with storage.engine.connect() as connection:
         names = {"key": RECORD, "complete": FINISHED[0].name, "pruned": FINISHED[1].name}
         for number, record in connection.execute(text(RECORDS_SQL), names):
-            yield {"trial": number, **json.loads(record)}
+            try:
+                yield {"trial": number, **json.loads(record)}
+            except (ValueError, TypeError) as error:
+                place = f"{storage.engine.url.database}: trial {number}"
+                raise InputError(f"{place} has a torn record ({error}); restore the file") from error
 
 
 def save(frame: pd.DataFrame, path: Path) -> None:

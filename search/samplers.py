@@ -10,6 +10,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, GPSampler, TPESampler
 from optuna.trial import FrozenTrial
 
+from kernels.errors import InputError
 from search.points import Points, family_distribution
 
 SAMPLERS = ("auto", "tpe", "gp", "random", "grid")
@@ -120,7 +121,7 @@ def make_sampler(name: str, points: Points, spaces: Spaces, *, seed: int, budget
         budget: Trials that will be run.
 
     Raises:
-        ValueError: Unknown name.
+        InputError: Unknown name.
     """
     if name == "auto":
         name = "grid" if budget >= points.untried else "tpe"
@@ -134,4 +135,4 @@ def make_sampler(name: str, points: Points, spaces: Spaces, *, seed: int, budget
     if name == "gp":
         gp = GPSampler(seed=seed, n_startup_trials=0)
         return ModelSampler(points, spaces, gp, startup=10)
-    raise ValueError(f"unknown sampler {name!r}; choose one of {', '.join(SAMPLERS)}")
+    raise InputError(f"unknown sampler {name!r}; choose one of {', '.join(SAMPLERS)}")

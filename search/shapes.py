@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -162,7 +163,7 @@ def _csv_entries(path: Path) -> Iterator[ShapeEntry]:
     if header and not {"M", "N", "K"} <= set(header):
         problem = f"the header {','.join(header)!r} lacks M, N or K"
         raise InputError(f"{path}:1: {problem}; begin the file with M,N,K")
-    for row in reader:
+    for row in _rows(reader, path):
         cells = dict(zip(header, (cell.strip() for cell in row), strict=False))
         if not any(cells.values()):
             continue
@@ -172,6 +173,13 @@ def _csv_entries(path: Path) -> Iterator[ShapeEntry]:
             problem = f"M, N, K = {', '.join(sizes)!r} are no whole numbers"
             raise InputError(f"{where}: {problem}; correct the row or remove it")
         yield ShapeEntry(_shape(int(sizes[0]), int(sizes[1]), int(sizes[2]), where))
+
+
+def _rows(reader: Any, path: Path) -> Iterator[list[str]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num}: {error}; write a table of M,N,K") from error
 
 
 def _yaml_set(path: Path) -> ShapeSet:

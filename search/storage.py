@@ -73,5 +73,5 @@ def _database(url: str, name: str) -> BaseStorage:
 def _journal(path: Path) -> BaseStorage:
     try:
         return JournalStorage(JournalFileBackend(str(path)))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
         raise InputError(f"{path}: not a journal that Optuna can open ({error}); check --storage") from error

@@ -6,6 +6,8 @@ it ends. A killed sweep therefore loses at most the trials that were running, an
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +27,7 @@ from search.points import Points, distributions, suggest
 from search.record import FINAL, RECORD
 from search.samplers import make_sampler
 
+LOOK_S = 0.5  # how often a search that waits looks whether it shall stop
 Point = tuple[str, TileConfig]
 Record = Callable[[Candidate, Evaluation, str, float], Mapping[str, Value]]
 
@@ -69,6 +72,7 @@ class StudyRun:
         points: Legal points of the shape.
         record: Results row of (candidate, evaluation, start time, seconds).
         notify: Told after every trial.
+        stop: Ends the search when it is set.
     """
 
     kept: optuna.Study
@@ -77,6 +81,7 @@ class StudyRun:
     points: Points
     record: Record
     notify: Callable[[Progress], None] = lambda progress: None
+    stop: threading.Event = field(default_factory=threading.Event)
     _outcomes: Counter[str] = field(default_factory=Counter)
     _best: tuple[float, str] | None = None
 
@@ -116,12 +121,12 @@ class StudyRun:
         live.add_trials(earlier)
         running: dict[Future[Evaluation], _Running] = {}
         done = len(earlier)
-        while done < total and not _passed(deadline_s):
+        while done < total and not _passed(deadline_s) and not self.stop.is_set():
             while len(running) < self.evaluator.capacity and done + len(running) < total:
                 future, started = self._start(live, spaces, seeds)
                 running[future] = started
-            timeout_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-            for future in wait(running, timeout_s, FIRST_COMPLETED).done:
+            left_s = math.inf if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+            for future in wait(running, min(left_s, LOOK_S), FIRST_COMPLETED).done:
                 self._finish(live, running.pop(future), future.result())
                 done += 1
                 self.notify(self._progress(done, total))

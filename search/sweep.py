@@ -32,12 +32,14 @@ from search.evaluate import Candidate, Evaluation, Evaluator, Value
 from search.favourites import favourites
 from search.finals import decide
 from search.gfx950.machine import Machine
+from search.interrupt import stop_on_interrupt
 from search.lane import FinalsFailedError
 from search.legal_set import LegalSet, legal_set
 from search.offline import OfflineEvaluator
 from search.points import LegalPoints, Points
 from search.replay import PREFIX, ReplayEvaluator, is_replay
 from search.results import load, make_record
+from search.samplers import SAMPLERS
 from search.space import SearchSpace, load_spaces
 from search.storage import open_storage, storage_file
 from search.study import Point, Progress, StudyRun, point_of, unique
@@ -128,13 +130,15 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
         InputError: No such target, family or space; a storage that cannot be opened; another sweep holds it.
     """
     spaces = load_spaces(request.spaces, request.families)
+    if request.sampler not in SAMPLERS:
+        raise InputError(f"unknown sampler {request.sampler!r}; choose one of {', '.join(SAMPLERS)}")
     location = request.storage or request.results
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with _only_writer(location):
+    with _only_writer(location), stop_on_interrupt() as stop:
         storage = open_storage(location, create=True)
         evaluator = make_evaluator(request)
         device = evaluator.device
-        sweep = _Sweep(request, device, spaces, storage, evaluator, reporter)
+        sweep = _Sweep(request, device, spaces, storage, evaluator, reporter, stop)
         reporter.start(device, evaluator, len(request.shapes))
         try:
             sweep.run()
@@ -147,7 +151,7 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
             ) from error
         finally:
             evaluator.close()
-    return SweepResult(device, sweep.studies)
+    return SweepResult(device, sweep.studies, interrupted=stop.is_set())
 
 
 def make_evaluator(request: SweepRequest) -> Evaluator:
@@ -206,6 +210,7 @@ class _Sweep:
     storage: optuna.storages.BaseStorage
     evaluator: Evaluator
     reporter: Reporter
+    stop: threading.Event = field(default_factory=threading.Event)
     studies: dict[GemmShape, str] = field(default_factory=dict)
     winners: dict[GemmShape, Point] = field(default_factory=dict)
     reporting: threading.Lock = field(default_factory=threading.Lock)
@@ -233,6 +238,8 @@ class _Sweep:
 
     def search_within(self, index: int, end_s: float | None, lanes: int) -> None:
         """Search one shape; of the time that is left it takes an equal share."""
+        if self.stop.is_set():
+            return
         shapes = self.request.shapes
         deadline_s = None
         if end_s is not None:
@@ -256,12 +263,13 @@ class _Sweep:
                 self.reporter.progress(progress)
 
         record = partial(_record, study=kept.study_name, device=self.device)
-        run = StudyRun(kept, shape, self.evaluator, points, record, notify)
+        run = StudyRun(kept, shape, self.evaluator, points, record, notify, self.stop)
         run.run(
             sampler=request.sampler, seed=request.seed, trials=request.trials,
             seeds=self.seeds(shape, points), deadline_s=deadline_s,
         )  # fmt: skip
-        self.decide(kept, shape)
+        if not self.stop.is_set():
+            self.decide(kept, shape)
         best = _best_point(trial.user_attrs.get("record") for trial in kept.get_trials(deepcopy=False))
         if best is not None:
             self.winners[shape] = best

@@ -9,13 +9,14 @@ import uuid
 import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from kernels.errors import CompileError, KernelError, TimedOutError
 from search.gfx950.compile import ARCH, CompiledKernel, artifact_key, compile_kernel
 
-SCHEMA = 1
+SCHEMA = 2
 FAILURES = {failure.outcome: failure for failure in (CompileError, TimedOutError)}
 UNREADABLE = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError)  # of a torn or foreign file
 
@@ -73,7 +74,7 @@ class ArtifactCache:
                 return None
             if record["error"] is not None:
                 return FAILURES[record.get("outcome", CompileError.outcome)](record["error"])
-            return CompiledKernel(**record["kernel"])
+            return CompiledKernel(**record["kernel"]) if record["digest"] == _digest(record["kernel"]) else None
         except UNREADABLE:
             return None
 
@@ -92,6 +93,7 @@ class ArtifactCache:
             "key": key,
             "error": str(result) if isinstance(result, KernelError) else None,
             "outcome": result.outcome if isinstance(result, KernelError) else None,
+            "digest": None if isinstance(result, KernelError) else _digest(asdict(result)),
             "kernel": None if isinstance(result, KernelError) else asdict(result),
         }
         path = self.path(key)
@@ -109,3 +111,8 @@ class ArtifactCache:
     def path(self, key: str) -> Path:
         """File of ``key``."""
         return self.folder / key[:2] / f"{key}.json.gz"
+
+
+def _digest(kernel: Mapping[str, Any]) -> str:
+    """Tells a record that was altered from one that was written."""
+    return sha256(json.dumps(kernel, sort_keys=True).encode()).hexdigest()

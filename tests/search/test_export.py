@@ -67,6 +67,14 @@ def test_output_leaves_the_incumbent_table_alone(tmp_path: Path) -> None:
     assert load_table(output).rows[0].predicted_us == 8.0
 
 
+def test_an_output_that_exists_is_merged_with_and_never_replaced(tmp_path: Path) -> None:
+    output = tmp_path / "tuned.yaml"
+    export(results(measured(9.0)), table=None, output=output, min_gain=0.0)
+    again = only(export(results(predicted(1.0, num_warps=8)), table=None, output=output, min_gain=0.0))
+    assert again.report.count("kept") == 1
+    assert [row.evidence for row in load_table(output).rows] == ["measured"]
+
+
 def test_torn_table_is_reported_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "table.yaml"
     path.write_text("schema: 1\ndevice: {arch: gfx950, cu")

@@ -11,6 +11,7 @@ import pytest
 from fake_evaluator import bowl
 
 from kernels.config import SplitKAtomicConfig, TileConfig
+from kernels.errors import InputError
 from search.points import Points, distributions, suggest
 from search.samplers import SAMPLERS, make_sampler
 
@@ -94,7 +95,7 @@ def test_the_same_seed_proposes_the_same_points() -> None:
 
 def test_an_unknown_sampler_is_refused_with_the_choice() -> None:
     legal = points()
-    with pytest.raises(ValueError, match=r"'bogus'.*auto, tpe, gp, random, grid"):
+    with pytest.raises(InputError, match=r"'bogus'.*auto, tpe, gp, random, grid"):
         make_sampler("bogus", legal, distributions(legal), seed=0, budget=1)
 
 

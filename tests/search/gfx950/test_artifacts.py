@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 from pathlib import Path
 
@@ -59,6 +61,16 @@ def test_a_torn_corrupt_or_foreign_file_counts_as_absent_and_is_rewritten(tmp_pa
         assert cache.load(KEY) is None
     cache.store(KEY, KERNEL)
     assert cache.load(KEY) == KERNEL
+
+
+def test_a_readable_record_that_was_altered_counts_as_absent(tmp_path: Path) -> None:
+    cache = ArtifactCache(tmp_path)
+    cache.store("ab" * 32, KERNEL)
+    path = cache.path("ab" * 32)
+    record = json.loads(gzip.decompress(path.read_bytes()))
+    record["kernel"]["num_warps"] = "x"
+    path.write_bytes(gzip.compress(json.dumps(record).encode()))
+    assert cache.load("ab" * 32) is None
 
 
 def test_a_file_under_the_wrong_key_counts_as_absent(tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""search.interrupt: Ctrl-C ends a search even where a callback would have swallowed an exception."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from fake_evaluator import FakeEvaluator, judge
+from test_samplers import points
+from test_study import SHAPE, open_study, record
+
+from search.evaluate import Candidate, Evaluation
+from search.interrupt import stop_on_interrupt
+from search.study import StudyRun
+
+
+def test_the_first_interrupt_is_a_wish_and_the_second_an_exception() -> None:
+    with stop_on_interrupt() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupted_search_keeps_what_was_done(tmp_path: Path) -> None:
+    def interrupt_at_five(candidate: Candidate) -> Evaluation:
+        if len(evaluator.asked) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return judge(candidate)
+
+    evaluator = FakeEvaluator(interrupt_at_five, capacity=1)
+    with stop_on_interrupt() as stop:
+        run = StudyRun(open_study(tmp_path), SHAPE, evaluator, points(), record, stop=stop)
+        run.run(sampler="random", seed=0, trials=30)
+    assert len(open_study(tmp_path).trials) == 5
+    assert len(evaluator.asked) == 5
+
+
+def test_elsewhere_than_in_the_main_thread_nothing_is_installed() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen: list[bool] = []
+
+    def work() -> None:
+        with stop_on_interrupt() as stop:
+            seen.append(stop.is_set())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [False]
+    assert signal.getsignal(signal.SIGINT) is before

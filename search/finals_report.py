@@ -27,7 +27,8 @@ def print_finals(frame: pd.DataFrame, console: Console) -> None:
     table = finals_table(frame)
     if table.rows:
         print_table(table, console)
-    share = gpu_wait_share(frame)
+    replayed = frame["protocol"].str.startswith("replay-").fillna(False)  # no GPU waited in this run
+    share = gpu_wait_share(frame[~replayed])
     if not math.isnan(share):
         console.print(f"the GPU waited {100 * share:.1f} % of its time for a compiled candidate", highlight=False)
 

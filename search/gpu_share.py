@@ -16,7 +16,7 @@ def gpu_wait_share(frame: pd.DataFrame, *, warm_up: int = WARM_UP) -> float:
         frame: Results of one or several studies.
         warm_up: First trials of each study that do not count.
     """
-    measured = frame[frame["gpu_s"].notna() & ~frame["protocol"].str.startswith("replay-").fillna(False)]
+    measured = frame[frame["gpu_s"].notna()]
     later = measured[measured.groupby("study").cumcount() >= warm_up]
     waited, worked = float(later["gpu_wait_s"].sum()), float(later["gpu_s"].sum())
     return waited / (waited + worked) if waited + worked > 0 else math.nan

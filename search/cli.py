@@ -93,7 +93,7 @@ def sweep(
     frame = load(storage or results)
     summaries = print_closing(frame[frame["study"].isin(list(done.studies.values()))], console)
     if done.interrupted:
-        console.print("interrupted; everything found is kept, the same command goes on")
+        console.print("interrupted; everything found is kept, the same command resumes")
     resolved = {summary.shape for summary in summaries if summary.winner is not None}
     _report_unresolved([shape for shape in request.shapes if shape not in resolved])
 

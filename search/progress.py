@@ -81,7 +81,8 @@ class TerminalReporter:
             self._bars.update(self._sweep, completed=self._studies_done)
         ran = progress.done - self._first
         seconds = time.monotonic() - self._start_s
-        did = f"{ran} new in {seconds:.0f} s" if ran else "nothing left to do"
+        idle = "nothing left to do" if progress.done >= progress.total else "none new"
+        did = f"{ran} new in {seconds:.0f} s" if ran else idle
         self.console.print(
             f"[{self._studies_done}/{self._shapes}] {progress.shape}: {_best(progress)}, "
             f"{progress.done} trials ({did}): {_outcomes(progress)}",

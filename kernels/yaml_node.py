@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -128,6 +128,16 @@ def read_yaml(path: Path, missing: str) -> YamlNode:
     if root is None:
         raise InputError(f"{path}: holds nothing; {missing}")
     return YamlNode(path, root, "")
+
+
+def optional_items(keys: Mapping[str, YamlNode], name: str) -> list[YamlNode]:
+    """Members of the list ``name`` that a person writes; none if the key is absent."""
+    if name not in keys:
+        return []
+    node = keys[name]
+    if not isinstance(node.node, yaml.SequenceNode):
+        node.fail("must be a list; write - before each member")
+    return node.items(name)
 
 
 def _syntax(path: Path, error: yaml.YAMLError) -> str:

@@ -110,6 +110,16 @@ class ModelSampler(LegalSampler):
         self.inner.after_trial(study, trial, state, values)
 
 
+def check_sampler(name: str) -> None:
+    """Refuse a name that :func:`make_sampler` does not know.
+
+    Raises:
+        InputError: Unknown name.
+    """
+    if name not in SAMPLERS:
+        raise InputError(f"unknown sampler {name!r}; choose one of {', '.join(SAMPLERS)}")
+
+
 def make_sampler(name: str, points: Points, spaces: Spaces, *, seed: int, budget: int) -> LegalSampler:
     """The sampler called ``name``.
 
@@ -123,6 +133,7 @@ def make_sampler(name: str, points: Points, spaces: Spaces, *, seed: int, budget
     Raises:
         InputError: Unknown name.
     """
+    check_sampler(name)
     if name == "auto":
         name = "grid" if budget >= points.untried else "tpe"
     if name == "grid":
@@ -132,7 +143,5 @@ def make_sampler(name: str, points: Points, spaces: Spaces, *, seed: int, budget
     if name == "tpe":
         tpe = TPESampler(multivariate=True, seed=seed)
         return ModelSampler(points, spaces, tpe, startup=10)
-    if name == "gp":
-        gp = GPSampler(seed=seed, n_startup_trials=0)
-        return ModelSampler(points, spaces, gp, startup=10)
-    raise InputError(f"unknown sampler {name!r}; choose one of {', '.join(SAMPLERS)}")
+    gp = GPSampler(seed=seed, n_startup_trials=0)
+    return ModelSampler(points, spaces, gp, startup=10)

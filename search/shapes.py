@@ -13,7 +13,7 @@ import yaml
 
 from kernels.errors import InputError
 from kernels.problem import GemmShape
-from kernels.yaml_node import YamlNode, read_yaml
+from kernels.yaml_node import YamlNode, optional_items, read_yaml
 
 ROLES = ("benchmark", "test")
 _FORM = "write MxNxK, for example 16x2112x7168 or 1,2,4..64x2112x7168"
@@ -188,19 +188,10 @@ def _yaml_set(path: Path) -> ShapeSet:
     name = keys["name"].text() if "name" in keys else path.stem
     source = keys["source"].text() if "source" in keys else str(path)
     ladder = _ladder(keys["M"]) if "M" in keys else ()
-    entries = [_yaml_entry(node) for node in _items(keys, "shapes")]
-    for node in _items(keys, "layers"):
+    entries = [_yaml_entry(node) for node in optional_items(keys, "shapes")]
+    for node in optional_items(keys, "layers"):
         entries += _layer_entries(node, ladder)
     return _shape_set(path, name, source, entries)
-
-
-def _items(keys: dict[str, YamlNode], name: str) -> list[YamlNode]:
-    if name not in keys:
-        return []
-    node = keys[name]
-    if not isinstance(node.node, yaml.SequenceNode):
-        node.fail("must be a list; write - before each member")
-    return node.items(name)
 
 
 def _where(node: YamlNode) -> str:

@@ -14,7 +14,7 @@ import yaml
 from kernels.config import TileConfig
 from kernels.errors import InputError
 from kernels.families import FAMILIES
-from kernels.yaml_node import YamlNode, read_yaml
+from kernels.yaml_node import YamlNode, optional_items, read_yaml
 from search.expressions import Expression, Kind, parse_expression
 
 Choice = int | str
@@ -75,9 +75,9 @@ def load_space(path: Path) -> SearchSpace:
     parameters = _parameters(keys["parameters"], config_type)
     names: dict[str, Kind] = {**_kinds(config_type), **SHAPE_NAMES}
     constraints = tuple(
-        parse_expression(node.text(), names, f"{path}:{node.line}") for node in _items(keys, "constraints")
+        parse_expression(node.text(), names, f"{path}:{node.line}") for node in optional_items(keys, "constraints")
     )
-    defaults = tuple(_default(node, config_type, parameters) for node in _items(keys, "defaults"))
+    defaults = tuple(_default(node, config_type, parameters) for node in optional_items(keys, "defaults"))
     digest = _digest(family, parameters, constraints, defaults)
     return SearchSpace(family, parameters, constraints, defaults, str(path), digest)
 
@@ -110,16 +110,6 @@ def _kinds(config_type: type[TileConfig]) -> dict[str, Kind]:
     """Kind of each knob: a whole number, or one of a few texts."""
     hints = get_type_hints(config_type)
     return {f.name: "integer" if hints[f.name] is int else "text" for f in fields(config_type)}
-
-
-def _items(keys: Mapping[str, YamlNode], name: str) -> list[YamlNode]:
-    """Members of the list ``name``; none if the key is absent."""
-    if name not in keys:
-        return []
-    node = keys[name]
-    if not isinstance(node.node, yaml.SequenceNode):
-        node.fail("must be a list; write - before each member")
-    return node.items(name)
 
 
 def _parameters(node: YamlNode, config_type: type[TileConfig]) -> dict[str, tuple[Choice, ...]]:

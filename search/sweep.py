@@ -39,7 +39,7 @@ from search.offline import OfflineEvaluator
 from search.points import LegalPoints, Points
 from search.replay import PREFIX, ReplayEvaluator, is_replay
 from search.results import load, make_record
-from search.samplers import SAMPLERS
+from search.samplers import check_sampler
 from search.space import SearchSpace, load_spaces
 from search.storage import open_storage, storage_file
 from search.study import Point, Progress, StudyRun, point_of, unique
@@ -130,8 +130,7 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
         InputError: No such target, family or space; a storage that cannot be opened; another sweep holds it.
     """
     spaces = load_spaces(request.spaces, request.families)
-    if request.sampler not in SAMPLERS:
-        raise InputError(f"unknown sampler {request.sampler!r}; choose one of {', '.join(SAMPLERS)}")
+    check_sampler(request.sampler)
     location = request.storage or request.results
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with _only_writer(location), stop_on_interrupt() as stop:

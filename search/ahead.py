@@ -17,6 +17,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime.errors import OutOfResources
 
+from kernels.cache_keys import settle_cache_keys
 from kernels.device import DeviceKey
 from kernels.errors import CompileError, ResourceLimitError
 from kernels.launch import TORCH_DTYPES, backend_options
@@ -70,6 +71,7 @@ def target_of(device: DeviceKey) -> GPUTarget:
 def compile_only(device: DeviceKey) -> None:
     """Make this process compile for ``device`` and see no GPU; to be called before anything is compiled."""
     triton.runtime.driver.set_active(TargetDriver(target_of(device)))
+    settle_cache_keys()
     triton.knobs.compilation.store_binary_only = True  # a launch needs no more, and a sweep leaves thousands
 
 

@@ -12,6 +12,7 @@ import torch
 from triton.errors import TritonError
 from triton.runtime.errors import OutOfResources
 
+from kernels.cache_keys import settle_cache_keys
 from kernels.device import DeviceKey, local_device
 from kernels.errors import CompileError, IllegalConfigError, KernelError, ResourceLimitError
 from kernels.launch import backend_options, launch
@@ -92,6 +93,7 @@ class TorchGpu:
     """The first GPU that this process sees."""
 
     def __init__(self) -> None:
+        settle_cache_keys()  # those of the processes that compile ahead
         self.torch_device = torch.device("cuda", 0)
 
     def origin(self) -> Origin:

@@ -67,3 +67,23 @@ def test_a_launch_finds_every_kernel_compiled_ahead(
     answer = run(tmp_path, device, family, knobs)
     assert not answer["cached"] and answer["compile_s"] > 0 and answer["lds_bytes"] > 0
     assert answer["hits"] == [True] * answer["kernels"]
+
+
+KEYS = """
+from kernels.cache_keys import KERNELS
+from kernels.device import DeviceKey
+from search.ahead import compile_only
+compile_only(DeviceKey("sm_90", 132))
+print([kernel.hash is not None for kernel in KERNELS])
+"""
+
+
+def test_a_compiling_process_settles_its_cache_keys_before_its_first_candidate() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", KEYS],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["[True,", "True,", "True,", "True,", "True]"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 
 @dataclass(frozen=True, order=True)
 class DeviceKey:
@@ -33,6 +31,8 @@ GFX950 = DeviceKey("gfx950", 256)  # MI350X and MI355X: 8 XCDs of 32 compute uni
 
 def local_device(index: int | None = None) -> DeviceKey | None:
     """Key of local GPU ``index`` (default: the current one), or None without a GPU that torch can use."""
+    import torch  # here, because it takes seconds to load and a key is needed by much that asks for no GPU
+
     if not torch.cuda.is_available():
         return None
     properties = torch.cuda.get_device_properties(torch.cuda.current_device() if index is None else index)

@@ -13,7 +13,6 @@ from typer.core import TyperGroup
 
 from kernels.errors import InputError
 from kernels.problem import GemmShape
-from kernels.table_merge import ACTIONS
 
 EXIT_UNRESOLVED = 1  # some shapes have no winner
 EXIT_INPUT = 2  # a usage or input error
@@ -115,6 +114,7 @@ def export(
     ] = None,
 ) -> None:
     """Write the winners to the tuned table: better evidenced, then faster rows replace what is there."""
+    from kernels.table_merge import ACTIONS
     from search.export import SUBMISSION, unresolved_shapes
     from search.export import export as write
     from search.formats.gpumode import write_submission

@@ -1,7 +1,7 @@
-"""Knobs of each kernel family. A field name is also the YAML key, the Optuna parameter and the results column.
+"""Knobs of the Triton families. A field name is also the YAML key, the Optuna parameter and the results column.
 
 Legality is a list of :class:`Rule` values whose predicates use only arithmetic and comparisons, so that one
-definition judges one configuration (:meth:`TileConfig.check`) and a whole table of columns (:func:`violations`).
+definition judges one configuration (:meth:`KernelConfig.check`) and a whole table of columns (:func:`violations`).
 """
 
 from __future__ import annotations
@@ -34,11 +34,36 @@ class Rule:
     reason: str
 
 
+@dataclass(frozen=True)
+class KernelConfig:
+    """What the configuration of every family can do; a subclass adds the knobs, all with defaults, and the rules."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = ()
+
+    def check(self, shape: GemmShape, device: DeviceKey) -> str | None:
+        """Why this configuration cannot run ``shape`` on ``device``, or None if it can."""
+        for rule in self.RULES:
+            if not rule.holds(self, shape, device):
+                return rule.reason.format(**self.to_dict())
+        return None
+
+    def to_dict(self) -> dict[str, int | str]:
+        """Field values by name, in declaration order."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether this choice of knobs leaves the order of every sum fixed; the family may vary it all the same."""
+        return True
+
+
 def _power_of_two(value: Any) -> Any:
     return (value & (value - 1)) == 0
 
 
-def _multiple(name: str, of: int) -> Rule:
+def multiple(name: str, of: int) -> Rule:
+    """The knob is a power of two and a multiple of ``of``."""
+
     def holds(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
         value = getattr(c, name)
         return (value >= of) & (value % of == 0) & _power_of_two(value)
@@ -46,7 +71,8 @@ def _multiple(name: str, of: int) -> Rule:
     return Rule(holds, f"{name}={{{name}}} is not a power of two and a multiple of {of}")
 
 
-def _at_least_one(name: str) -> Rule:
+def at_least_one(name: str) -> Rule:
+    """The knob is positive."""
     return Rule(lambda c, shape, device: getattr(c, name) >= 1, f"{name}={{{name}}} is less than 1")
 
 
@@ -56,13 +82,13 @@ def _accumulators_fit(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
 
 
 TILE_RULES = (
-    _multiple("BLOCK_M", 1),
-    _multiple("BLOCK_N", 16),  # a row group of the shuffled weight
-    _multiple("BLOCK_K", 64),  # a column group of the shuffled weight
-    _at_least_one("GROUP_M"),
-    _multiple("num_warps", 1),
-    _at_least_one("num_stages"),
-    _at_least_one("num_xcds"),
+    multiple("BLOCK_M", 1),
+    multiple("BLOCK_N", 16),  # a row group of the shuffled weight
+    multiple("BLOCK_K", 64),  # a column group of the shuffled weight
+    at_least_one("GROUP_M"),
+    multiple("num_warps", 1),
+    at_least_one("num_stages"),
+    at_least_one("num_xcds"),
     Rule(lambda c, s, d: c.BLOCK_N <= 256, "BLOCK_N={BLOCK_N} exceeds 256, the row padding of the shuffled scales"),
     Rule(lambda c, s, d: c.num_warps <= 16, "num_warps={num_warps} exceeds 16, the waves of a workgroup"),
     Rule(
@@ -88,11 +114,11 @@ TILE_RULES = (
         "a_operand={a_operand} gives up the FP4 matrix unit of gfx950",
     ),
 )
-SPLIT_RULES = (_at_least_one("split_k"), Rule(lambda c, s, d: c.split_k <= 65535, "split_k={split_k} exceeds the grid"))
+SPLIT_RULES = (at_least_one("split_k"), Rule(lambda c, s, d: c.split_k <= 65535, "split_k={split_k} exceeds the grid"))
 
 
 @dataclass(frozen=True)
-class TileConfig:
+class TileConfig(KernelConfig):
     """Tile and launch knobs that every Triton family shares; also the configuration of ``fused``.
 
     Args:
@@ -126,17 +152,6 @@ class TileConfig:
 
     RULES: ClassVar[tuple[Rule, ...]] = TILE_RULES
 
-    def check(self, shape: GemmShape, device: DeviceKey) -> str | None:
-        """Why this configuration cannot run ``shape`` on ``device``, or None if it can."""
-        for rule in self.RULES:
-            if not rule.holds(self, shape, device):
-                return rule.reason.format(**self.to_dict())
-        return None
-
-    def to_dict(self) -> dict[str, int | str]:
-        """Field values by name, in declaration order."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
-
     def launch_options(self) -> dict[str, int]:
         """Options of the compiler and launcher, as opposed to constants of the kernel's source."""
         return {
@@ -168,8 +183,8 @@ class SplitKWorkspaceConfig(SplitKAtomicConfig):
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         *SplitKAtomicConfig.RULES,
-        _multiple("REDUCE_BLOCK_M", 1),
-        _multiple("REDUCE_BLOCK_N", 16),
+        multiple("REDUCE_BLOCK_M", 1),
+        multiple("REDUCE_BLOCK_N", 16),
     )
 
 
@@ -183,15 +198,15 @@ class StagedConfig(SplitKWorkspaceConfig):
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         *SplitKWorkspaceConfig.RULES,
-        _multiple("QUANT_BLOCK_M", 1),
-        _multiple("QUANT_BLOCK_K", 32),
+        multiple("QUANT_BLOCK_M", 1),
+        multiple("QUANT_BLOCK_K", 32),
         Rule(lambda c, s, d: c.BLOCK_M <= 256, "BLOCK_M={BLOCK_M} exceeds 256, the row padding of the shuffled scales"),
         Rule(lambda c, s, d: c.a_operand == "e2m1", "a_operand={a_operand}: a staged GEMM reads packed e2m1 codes"),
     )
 
 
 def violations(
-    config_type: type[TileConfig], columns: Mapping[str, Any], shape: GemmShape, device: DeviceKey
+    config_type: type[KernelConfig], columns: Mapping[str, Any], shape: GemmShape, device: DeviceKey
 ) -> list[tuple[str, Any]]:
     """Each rule's reason with the boolean array of the points that break it.
 

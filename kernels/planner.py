@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from triton.errors import TritonError
 
-from kernels.config import TileConfig
+from kernels.config import KernelConfig
 from kernels.defaults import default_choice, smallest_choice
 from kernels.device import DeviceKey, local_device
 from kernels.misses import MissRecorder
@@ -41,7 +41,7 @@ class Choice:
     """
 
     family: str
-    config: TileConfig
+    config: KernelConfig
     lookup: Lookup
 
 
@@ -99,6 +99,7 @@ class Planner:
     max_plans: int = MAX_PLANS
     _plans: dict[PlanKey, Planned] = field(default_factory=dict)
     _missed: set[tuple[int, int]] = field(default_factory=set)
+    _noted: set[GemmShape] = field(default_factory=set)
     _forgotten: Counter[How] = field(default_factory=Counter)  # calls of plans that were dropped
     _rejected: list[str] = field(default_factory=list)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -112,6 +113,15 @@ class Planner:
         """
         known = self._plans.get(key)
         return self._make(key) if known is None else known
+
+    def note(self, shape: GemmShape) -> None:
+        """Record ``shape`` as a miss unless the table has a row for it; no plan is made."""
+        if self.misses is None or shape in self._noted:
+            return
+        with self._lock:
+            self._noted.add(shape)
+            if self.choose(shape).lookup.row is None:
+                self.misses.record(shape, self.device)
 
     def statistics(self) -> Statistics:
         """Counts so far."""

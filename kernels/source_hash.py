@@ -1,22 +1,38 @@
-"""Short hash of the sources that decide what a configuration compiles to."""
+"""Short hash of the sources that decide what a configuration becomes."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from fnmatch import fnmatch
 from functools import cache
+from importlib.abc import Traversable
 from importlib.resources import files
+from typing import Final
 
-DECIDING = ("config.py", "families.py")  # besides every kernel source, triton_*.py
-HEX_DIGITS = 12
+TRITON_SOURCES: Final = ("triton_*.py", "config.py")
+NATIVE_SOURCES: Final = (*TRITON_SOURCES, "native_*.py", "code_object*.py", "hip_compiler.py", "hip/*.hip", "hip/*.h")
+HEX_DIGITS: Final = 12
 
 
 @cache
-def source_hash() -> str:
-    """First 12 hexadecimal digits of SHA-256 over the kernel sources that this process runs."""
+def source_hash(patterns: tuple[str, ...] = NATIVE_SOURCES) -> str:
+    """First 12 hexadecimal digits of SHA-256 over the sources of ``kernels`` that this process runs.
+
+    Args:
+        patterns: Names of the files, relative to the package; default: those of every family.
+    """
     digest = hashlib.sha256()
-    for item in sorted(files("kernels").iterdir(), key=lambda item: item.name):
-        is_kernel = item.name.startswith("triton_") and item.name.endswith(".py")
-        if is_kernel or item.name in DECIDING:
+    for name, item in sorted(_sources("", files("kernels")), key=lambda one: one[0]):
+        if any(fnmatch(name, pattern) for pattern in patterns):
             content = item.read_bytes().replace(b"\r\n", b"\n")
-            digest.update(f"{item.name}\0{len(content)}\0".encode() + content)
+            digest.update(f"{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()[:HEX_DIGITS]
+
+
+def _sources(prefix: str, folder: Traversable) -> Iterator[tuple[str, Traversable]]:
+    for item in folder.iterdir():
+        if item.is_file():
+            yield prefix + item.name, item
+        elif not prefix and item.name == "hip":
+            yield from _sources("hip/", item)

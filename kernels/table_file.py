@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import yaml
 
 from kernels.atomic_file import write_atomically
-from kernels.config import TileConfig
+from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES, Family
 from kernels.table_rows import SCHEMA, Made, RowKey, TableRow, TunedTable
@@ -135,7 +135,7 @@ def _knobs(family: str) -> dict[str, Any]:
     return {f.name: hints[f.name] for f in fields(config_type)}
 
 
-def _config(node: YamlNode, family: Family) -> TileConfig:
+def _config(node: YamlNode, family: Family) -> KernelConfig:
     knobs = _knobs(family.name)
     values = node.mapping((), knobs)
     return family.config({name: _knob(value, knobs[name]) for name, value in values.items()})

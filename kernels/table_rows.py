@@ -8,11 +8,11 @@ from datetime import date as Date
 from itertools import pairwise
 from typing import Literal, get_args
 
-from kernels.config import TileConfig
+from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from kernels.source_hash import source_hash
+from kernels.spelling import instead_of
 
 SCHEMA = 1  # of the table file; a change of meaning raises it
 Evidence = Literal["measured", "predicted"]
@@ -33,7 +33,7 @@ class Made:
         date: Day of the trial.
         triton: Version that compiled it.
         torch: Version it ran under.
-        source_hash: Of the kernels, see :func:`kernels.source_hash.source_hash`.
+        source_hash: Of the kernels, see :attr:`kernels.families.Family.source_hash`.
         protocol: How the time was obtained: the timing protocol, or the timing model's version.
         study: Optuna study that holds the trial.
     """
@@ -71,7 +71,7 @@ class TableRow:
     N: int
     K: int
     family: str
-    config: TileConfig
+    config: KernelConfig
     evidence: Evidence
     deterministic: bool
     made: Made
@@ -96,10 +96,10 @@ class TableRow:
     def _check_family(self) -> None:
         family = FAMILIES.get(self.family)
         if family is None:
-            raise ValueError(f"family: {self.family!r} is unknown; use one of {', '.join(FAMILIES)}")
+            raise ValueError(f"family: {self.family!r} is unknown; {instead_of(self.family, FAMILIES)}")
         if type(self.config) is not family.config_type:
             raise ValueError(f"config: {type(self.config).__name__} is not of family {self.family}")
-        if self.deterministic and not family.deterministic:
+        if self.deterministic and not family.is_deterministic(self.config):
             raise ValueError(f"deterministic: {self.family} sums in an order that may vary; say false")
 
     def _check_words(self) -> None:
@@ -109,7 +109,7 @@ class TableRow:
             ("out_dtype", self.out_dtype, OUT_DTYPES),
         ):
             if value not in words:
-                raise ValueError(f"{name}: {value!r} is unknown; use one of {', '.join(words)}")
+                raise ValueError(f"{name}: {value!r} is unknown; {instead_of(value, words)}")
 
     def _check_times(self) -> None:
         measured = self.evidence == "measured"
@@ -173,4 +173,4 @@ class TunedTable:
 
 def is_stale(row: TableRow) -> bool:
     """Whether the kernels changed since the row was made: it still serves, its time no longer counts."""
-    return row.made.source_hash != source_hash()
+    return row.made.source_hash != FAMILIES[row.family].source_hash

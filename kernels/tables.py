@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernels.problem import GemmShape
-from kernels.source_hash import source_hash
 from kernels.table_file import dump_table, load_table, tables_folder, write_table
 from kernels.table_merge import Change, MergeReport, merge
 from kernels.table_rows import Layout, Made, OutDtype, TableRow, TunedTable, is_stale
 
 __all__ = [
     "Change", "Layout", "Lookup", "Made", "MergeReport", "OutDtype", "TableRow", "TunedTable", "dump_table",
-    "is_stale", "load_table", "lookup", "merge", "source_hash", "tables_folder", "write_table",
+    "is_stale", "load_table", "lookup", "merge", "tables_folder", "write_table",
 ]  # fmt: skip
 
 How = Literal["exact", "bucket", "above", "miss"]

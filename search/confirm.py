@@ -11,7 +11,6 @@ import torch
 from kernels.device import DeviceKey
 from kernels.dispatch import Dispatcher
 from kernels.families import FAMILIES
-from kernels.source_hash import source_hash
 from kernels.tables import Made, TableRow, TunedTable
 from kernels.weights import PackedWeight
 from search.evaluate import Candidate
@@ -38,8 +37,9 @@ def _call(dispatcher: Dispatcher, a: torch.Tensor, weight: PackedWeight, out: to
 
 def _row(candidate: Candidate) -> TableRow:
     shape = candidate.shape
-    made = Made(date.today(), "", "", source_hash(), "", "")
+    family = FAMILIES[candidate.family]
+    made = Made(date.today(), "", "", family.source_hash, "", "")
     return TableRow(
         shape.M, shape.N, shape.K, candidate.family, candidate.config, "measured",
-        FAMILIES[candidate.family].deterministic, made, time_us=UNKNOWN_US,
+        family.is_deterministic(candidate.config), made, time_us=UNKNOWN_US,
     )  # fmt: skip

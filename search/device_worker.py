@@ -150,7 +150,7 @@ def _judge(task: MeasureTask, gpu: Gpu, facts: dict[str, Value]) -> Timing:
     working = working_tensors(program, gpu.torch_device)
     facts |= _loaded_facts(gpu.load(program, inputs[0].tensors | working))
     checked = check(program, inputs, working, gpu, facts)
-    facts["deterministic"] = checked and FAMILIES[candidate.family].deterministic
+    facts["deterministic"] = checked and FAMILIES[candidate.family].is_deterministic(candidate.config)
     key = gpu.origin().device
     facts["roofline_us"] = roofline_us(shape, key)
     timing = time_program(program, shape, gpu, task.protocol, working=working, best_us=task.best_us)

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
 
-from kernels.config import TileConfig
+from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 
@@ -25,7 +25,7 @@ class Candidate:
 
     shape: GemmShape
     family: str
-    config: TileConfig
+    config: KernelConfig
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from kernels.config import TileConfig
+from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 from search.gfx950.estimate import FAMILY_WORK, estimate_calls
@@ -22,7 +22,7 @@ OVERALL = 12
 
 def favourites(
     legal: Mapping[str, LegalPoints], shape: GemmShape, device: DeviceKey
-) -> list[tuple[str, TileConfig]]:
+) -> list[tuple[str, KernelConfig]]:
     """The best few points of every family, then the best of all, by estimated time.
 
     Points that the estimate cannot tell apart (it knows no GROUP_M, waves_per_eu or cache_modifier) count once.

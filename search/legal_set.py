@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from kernels.config import Rule, TileConfig
+from kernels.config import KernelConfig, Rule
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.families import FAMILIES
@@ -73,11 +73,11 @@ class LegalSet:
         return math.prod(map(len, self.space.parameters.values()))
 
     @property
-    def defaults(self) -> tuple[TileConfig, ...]:
+    def defaults(self) -> tuple[KernelConfig, ...]:
         """The space's starting configurations that are legal here."""
         return tuple(config for config in self.space.defaults if self.index_of(config) is not None)
 
-    def config(self, i: int) -> TileConfig:
+    def config(self, i: int) -> KernelConfig:
         """Configuration of point ``i``.
 
         Raises:
@@ -89,7 +89,7 @@ class LegalSet:
             values[name] = choices[code]
         return FAMILIES[self.space.family].config(values)
 
-    def index_of(self, config: TileConfig) -> int | None:
+    def index_of(self, config: KernelConfig) -> int | None:
         """Point whose configuration is ``config``, or None if that is not legal here."""
         values, key = config.to_dict(), 0
         if type(config) is not self.space.config_type or any(
@@ -152,7 +152,7 @@ class _Recorder:
         return self._values[name]
 
 
-def _rule_condition(rule: Rule, default: TileConfig, shape: GemmShape, device: DeviceKey) -> _Condition:
+def _rule_condition(rule: Rule, default: KernelConfig, shape: GemmShape, device: DeviceKey) -> _Condition:
     recorder = _Recorder(default.to_dict())
     rule.holds(recorder, shape, device)  # only arithmetic and comparisons: no field is read on a condition
 

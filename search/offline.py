@@ -156,7 +156,7 @@ def judge(task: OfflineTask, *, device: DeviceKey, cache: Path) -> Evaluation:
         for one in compiled:
             check_resources(one, machine)
         report = check_program(program, load_calls(compiled), candidate.shape)
-        facts |= {"deterministic": family.deterministic} | _checked_facts(compiled, report)
+        facts |= {"deterministic": family.is_deterministic(candidate.config)} | _checked_facts(compiled, report)
     except KernelError as error:
         return Evaluation(cast(Outcome, error.outcome), str(error), facts=facts)
     prediction = _predict(candidate, compiled, report, machine)

@@ -11,7 +11,7 @@ import optuna
 import pandas as pd
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 
-from kernels.config import TileConfig
+from kernels.config import KernelConfig
 from kernels.families import FAMILIES
 
 
@@ -25,11 +25,11 @@ class LegalPoints(Protocol):
 
     def __len__(self) -> int: ...
 
-    def config(self, index: int) -> TileConfig:
+    def config(self, index: int) -> KernelConfig:
         """The configuration in row ``index``."""
         ...
 
-    def index_of(self, config: TileConfig) -> int | None:
+    def index_of(self, config: KernelConfig) -> int | None:
         """Its row, or None if it is not legal."""
         ...
 
@@ -61,23 +61,23 @@ class Points:
         """How many points are left."""
         return int(sum(mask.sum() for mask in self._untried.values()))
 
-    def is_untried(self, family: str, config: TileConfig) -> bool:
+    def is_untried(self, family: str, config: KernelConfig) -> bool:
         """Whether ``config`` is legal and was not tried."""
         index = self.legal[family].index_of(config) if family in self.legal else None
         return index is not None and bool(self._untried[family][index])
 
-    def mark(self, family: str, config: TileConfig) -> None:
+    def mark(self, family: str, config: KernelConfig) -> None:
         """Note that ``config`` is tried; unknown points are ignored."""
         index = self.legal[family].index_of(config) if family in self.legal else None
         if index is not None:
             self._untried[family][index] = False
 
-    def first(self) -> tuple[str, TileConfig]:
+    def first(self) -> tuple[str, KernelConfig]:
         """The untried point that comes first, taking the families in turn by the share of each that is done."""
         family = min(self._open(), key=lambda name: 1 - self._untried[name].mean())
         return family, self.legal[family].config(int(self._choice(family)[0]))
 
-    def random(self, family: str | None = None) -> tuple[str, TileConfig]:
+    def random(self, family: str | None = None) -> tuple[str, KernelConfig]:
         """An untried point: a family at random unless given, then a point of it, each with equal chances."""
         open_families = self._open()
         if family not in open_families:
@@ -85,7 +85,7 @@ class Points:
         index = self._random.choice(self._choice(family))
         return family, self.legal[family].config(int(index))
 
-    def nearest(self, family: str, values: Mapping[str, Any]) -> tuple[str, TileConfig]:
+    def nearest(self, family: str, values: Mapping[str, Any]) -> tuple[str, KernelConfig]:
         """The untried point closest to ``values``; another family if this one has none left.
 
         Distance: each field's span counts 1; powers of two by exponent; text differs by 1. Ties at random.
@@ -175,7 +175,7 @@ def text_choices(name: str) -> tuple[str, ...]:
 
 def suggest(
     trial: optuna.Trial, spaces: Mapping[str, Mapping[str, BaseDistribution]]
-) -> tuple[str, TileConfig]:
+) -> tuple[str, KernelConfig]:
     """The point that the sampler chose for ``trial``."""
     family = str(trial.suggest_categorical("family", family_distribution().choices))
     values: dict[str, Any] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from numbers import Real
 
 from kernels.device import DeviceKey
-from kernels.source_hash import source_hash
+from kernels.families import FAMILIES
 from search.columns import CHECKED, COLUMNS, COMPILED, EXECUTED, FLAG, INTEGER, ORIGIN, TEXT, TIMES
 from search.evaluate import Candidate, Evaluation, Value
 
@@ -42,7 +42,7 @@ def make_record(
         evaluation: Verdict; its ``objective_us`` becomes ``time_us`` or ``predicted_us``.
         started: ISO 8601, with the offset from UTC.
         duration_s: Of the whole evaluation.
-        versions: Columns ``triton``, ``torch``, ``rocm_or_cuda``; ``source_hash`` is this process's by default.
+        versions: Columns ``triton``, ``torch``, ``rocm_or_cuda``; ``source_hash`` is the family's by default.
         target: As the user named it; default: the device.
         trial: Number within the study.
 
@@ -50,7 +50,8 @@ def make_record(
         ValueError: A fact or version that is no column or has another type, or an ``ok`` without a time.
     """
     shape = candidate.shape
-    facts = {"source_hash": source_hash(), **evaluation.facts, **versions, "started": started, "duration_s": duration_s}
+    facts: dict[str, Value] = {"source_hash": FAMILIES[candidate.family].source_hash, **evaluation.facts, **versions}
+    facts |= {"started": started, "duration_s": duration_s}
     record = {
         "study": study, "trial": trial, "target": target or str(device), "arch": device.arch,
         "cu_count": device.cu_count, "M": shape.M, "N": shape.N, "K": shape.K, "family": candidate.family,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from kernels.config import TileConfig
+from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.problem import GemmShape
@@ -37,7 +37,7 @@ class RecordedPoints:
         configs: In the order of the file.
     """
 
-    def __init__(self, configs: Sequence[TileConfig]) -> None:
+    def __init__(self, configs: Sequence[KernelConfig]) -> None:
         self.configs = tuple(configs)
         self.frame = pd.DataFrame([config.to_dict() for config in configs])
         self._index = {config: index for index, config in enumerate(configs)}
@@ -45,11 +45,11 @@ class RecordedPoints:
     def __len__(self) -> int:
         return len(self.configs)
 
-    def config(self, index: int) -> TileConfig:
+    def config(self, index: int) -> KernelConfig:
         """Configuration of point ``index``."""
         return self.configs[index]
 
-    def index_of(self, config: TileConfig) -> int | None:
+    def index_of(self, config: KernelConfig) -> int | None:
         """Its point, or None if it was not recorded."""
         return self._index.get(config)
 
@@ -90,7 +90,7 @@ class ReplayEvaluator:
         Raises:
             InputError: Nothing was.
         """
-        found: dict[str, list[TileConfig]] = {}
+        found: dict[str, list[KernelConfig]] = {}
         for candidate in self._rows:
             if candidate.shape == shape:
                 found.setdefault(candidate.family, []).append(candidate.config)

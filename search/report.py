@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from kernels.config import TileConfig
+from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 from kernels.table_rows import EVIDENCE
@@ -62,7 +62,7 @@ def summarize(frame: pd.DataFrame, best: Sequence[Winner] | None = None) -> list
     ]
 
 
-def compact(config: TileConfig) -> str:
+def compact(config: KernelConfig) -> str:
     """The configuration in a few words: tile, usual knobs, and whatever differs from the default."""
     default = type(config)().to_dict()
     values = config.to_dict()

@@ -11,7 +11,7 @@ from typing import Any, cast, get_args, get_type_hints
 
 import yaml
 
-from kernels.config import TileConfig
+from kernels.config import KernelConfig
 from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.yaml_node import YamlNode, optional_items, read_yaml
@@ -44,12 +44,12 @@ class SearchSpace:
     family: str
     parameters: Mapping[str, tuple[Choice, ...]]
     constraints: tuple[Expression, ...]
-    defaults: tuple[TileConfig, ...]
+    defaults: tuple[KernelConfig, ...]
     source: str
     digest: str
 
     @property
-    def config_type(self) -> type[TileConfig]:
+    def config_type(self) -> type[KernelConfig]:
         """The family's configuration."""
         return FAMILIES[self.family].config_type
 
@@ -106,19 +106,19 @@ def load_spaces(folder: Path, families: Sequence[str] | None = None) -> dict[str
     return spaces
 
 
-def _kinds(config_type: type[TileConfig]) -> dict[str, Kind]:
+def _kinds(config_type: type[KernelConfig]) -> dict[str, Kind]:
     """Kind of each knob: a whole number, or one of a few texts."""
     hints = get_type_hints(config_type)
     return {f.name: "integer" if hints[f.name] is int else "text" for f in fields(config_type)}
 
 
-def _parameters(node: YamlNode, config_type: type[TileConfig]) -> dict[str, tuple[Choice, ...]]:
+def _parameters(node: YamlNode, config_type: type[KernelConfig]) -> dict[str, tuple[Choice, ...]]:
     known = [f.name for f in fields(config_type)]
     found = {name: _choices(child, config_type, name) for name, child in node.mapping((), known).items()}
     return found or node.fail(f"is empty; list values for one of {', '.join(known)}")
 
 
-def _choices(node: YamlNode, config_type: type[TileConfig], name: str) -> tuple[Choice, ...]:
+def _choices(node: YamlNode, config_type: type[KernelConfig], name: str) -> tuple[Choice, ...]:
     if not isinstance(node.node, yaml.SequenceNode):
         node.fail("must be a list; write [value, ...], even for one value")
     choices: list[Choice] = []
@@ -134,7 +134,7 @@ def _choices(node: YamlNode, config_type: type[TileConfig], name: str) -> tuple[
     return tuple(choices)
 
 
-def _choice(node: YamlNode, config_type: type[TileConfig], name: str) -> Choice:
+def _choice(node: YamlNode, config_type: type[KernelConfig], name: str) -> Choice:
     """Value of a knob, of the type that its field has."""
     hint: Any = get_type_hints(config_type)[name]
     if hint is not int:
@@ -143,7 +143,9 @@ def _choice(node: YamlNode, config_type: type[TileConfig], name: str) -> Choice:
     return value if abs(value) < 1 << 31 else node.fail(f"{value} is too large; use numbers below 2**31")
 
 
-def _default(node: YamlNode, config_type: type[TileConfig], parameters: Mapping[str, tuple[Choice, ...]]) -> TileConfig:
+def _default(
+    node: YamlNode, config_type: type[KernelConfig], parameters: Mapping[str, tuple[Choice, ...]]
+) -> KernelConfig:
     known = [f.name for f in fields(config_type)]
     given = {name: _choice(child, config_type, name) for name, child in node.mapping((), known).items()}
     config = config_type(**cast(dict[str, Any], given))
@@ -159,7 +161,7 @@ def _digest(
     family: str,
     parameters: Mapping[str, tuple[Choice, ...]],
     constraints: Sequence[Expression],
-    defaults: Sequence[TileConfig],
+    defaults: Sequence[KernelConfig],
 ) -> str:
     content = {
         "family": family,

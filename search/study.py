@@ -19,7 +19,7 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
-from kernels.config import TileConfig
+from kernels.config import KernelConfig
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.evaluate import Candidate, Evaluation, Evaluator, Value
@@ -28,7 +28,7 @@ from search.record import FINAL, RECORD
 from search.samplers import make_sampler
 
 LOOK_S = 0.5  # how often a search that waits looks whether it shall stop
-Point = tuple[str, TileConfig]
+Point = tuple[str, KernelConfig]
 Record = Callable[[Candidate, Evaluation, str, float], Mapping[str, Value]]
 
 

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from kernels.config import TileConfig, violations
+from kernels.config import KernelConfig, violations
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from kernels.source_hash import source_hash
 from kernels.tables import TunedTable
 from search.columns import CONFIG
 from search.evaluate import Evidence
@@ -26,7 +25,7 @@ LAST = math.inf  # where an unknown resource sorts
 
 KEY = ["arch", "cu_count", "N", "K", "M"]  # of one competition
 
-Point = tuple[str, TileConfig]
+Point = tuple[str, KernelConfig]
 Array = npt.NDArray[Any]
 
 
@@ -51,7 +50,7 @@ class Winner:
     device: DeviceKey
     shape: GemmShape
     family: str
-    config: TileConfig
+    config: KernelConfig
     evidence: Evidence
     cost_us: float
     spread_us: float | None
@@ -110,7 +109,8 @@ def _eligible(frame: pd.DataFrame, deterministic_only: bool) -> pd.DataFrame:
     rows["cost_us"] = rows["time_us"].where(measured, rows["predicted_us"])
     rows["safe"] = always & rows["deterministic"].fillna(True)
     rows["how"] = rows["protocol"].where(measured, rows["model"]).fillna("")
-    rows["present"] = (rows["source_hash"] == source_hash()).fillna(False)
+    hashes = rows["family"].map({name: family.source_hash for name, family in FAMILIES.items()})
+    rows["present"] = (rows["source_hash"] == hashes).fillna(False)
     rows = rows[rows["cost_us"].notna() & rows["evidence"].notna() & (rows["safe"] | (not deterministic_only))]
     rows = rows.sort_values(["started", "trial"], na_position="first", kind="stable")
     return rows.drop_duplicates([*KEY, "family", *CONFIG, "evidence", "how", "present"], keep="last")
@@ -225,7 +225,7 @@ def _preference(row: pd.Series[Any], incumbents: list[Point]) -> tuple[Any, ...]
     return (not is_incumbent, not row["safe"], *resources, float(row["cost_us"]))
 
 
-def config_of(row: pd.Series[Any]) -> TileConfig:
+def config_of(row: pd.Series[Any]) -> KernelConfig:
     """Configuration of a trial; a field that its version did not record has the default."""
     family = FAMILIES[str(row["family"])]
     known = {name: row[name] for name in family.config_type().to_dict() if not pd.isna(row[name])}

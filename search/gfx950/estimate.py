@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from kernels.families import CAST_BLOCK, ZERO_BLOCK
 from kernels.problem import GemmShape
+from kernels.triton_calls import ZERO_BLOCK
+from kernels.triton_programs import CAST_BLOCK
 from search.gfx950.instruction_mix import VALU_CLKS
 from search.gfx950.machine import Machine, Number
 from search.gfx950.tile_work import (

@@ -10,6 +10,7 @@ import pytest
 
 import kernels
 from kernels import source_hash as module
+from kernels.source_hash import NATIVE_SOURCES, TRITON_SOURCES
 
 
 @pytest.fixture
@@ -21,8 +22,8 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def current() -> str:
-    return module.source_hash.__wrapped__()
+def current(patterns: tuple[str, ...] = NATIVE_SOURCES) -> str:
+    return module.source_hash.__wrapped__(patterns)
 
 
 def test_is_twelve_hexadecimal_digits_and_the_same_each_time() -> None:
@@ -30,11 +31,21 @@ def test_is_twelve_hexadecimal_digits_and_the_same_each_time() -> None:
     assert current() == module.source_hash()
 
 
-@pytest.mark.parametrize("name", ["triton_fused.py", "triton_reduce.py", "families.py", "config.py"])
+@pytest.mark.parametrize("name", ["triton_fused.py", "triton_programs.py", "config.py"])
 def test_changes_with_a_source_that_decides_the_code(copy: Path, name: str) -> None:
-    before = current()
+    before = current(), current(TRITON_SOURCES)
     (copy / name).write_text((copy / name).read_text() + "\nX = 1\n")
-    assert current() != before
+    assert current() != before[0]
+    assert current(TRITON_SOURCES) != before[1]
+
+
+@pytest.mark.parametrize("name", ["native.py", "hip/quantize.hip", "hip/mxfp4.h", "native_programs.py"])
+def test_sources_of_native_kernels_do_not_make_triton_kernels_stale(copy: Path, name: str) -> None:
+    (copy / "hip").mkdir(exist_ok=True)
+    before = current(), current(TRITON_SOURCES)
+    (copy / name).write_text("changed")
+    assert (current() != before[0]) == (name != "native.py")
+    assert current(TRITON_SOURCES) == before[1]
 
 
 def test_ignores_other_sources_and_line_ends(copy: Path) -> None:

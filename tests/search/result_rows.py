@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from kernels.config import SplitKAtomicConfig, TileConfig
-from kernels.source_hash import source_hash
+from kernels.families import FAMILIES
 from search.columns import COLUMNS, typed_frame
 from search.evaluate import Value
 
@@ -19,7 +19,7 @@ def predicted(us: float, **changes: Value) -> dict[str, Value]:
     return {
         "study": "study", "trial": 0, "arch": "gfx950", "cu_count": 256, "M": 16, "N": 2112, "K": 7168,
         "family": "fused", **TileConfig().to_dict(), "outcome": "ok", "evidence": "predicted", "predicted_us": us,
-        "model": "t1", "triton": "3.9.0", "torch": "2.13.0", "source_hash": source_hash(),
+        "model": "t1", "triton": "3.9.0", "torch": "2.13.0", "source_hash": FAMILIES["fused"].source_hash,
         "started": "2026-11-30T10:00:00+00:00", **changes,
     }  # fmt: skip
 

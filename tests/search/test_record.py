@@ -11,8 +11,8 @@ import pytest
 
 from kernels.config import TileConfig
 from kernels.device import GFX950
+from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from kernels.source_hash import source_hash
 from search.columns import COLUMNS
 from search.evaluate import Candidate, Evaluation, Value
 from search.results import make_record
@@ -43,7 +43,7 @@ def test_record_holds_shape_configuration_verdict_and_origin() -> None:
     assert (made["M"], made["N"], made["K"], made["family"], made["BLOCK_M"]) == (16, 2112, 7168, "fused", 16)
     assert (made["arch"], made["cu_count"], made["target"]) == ("gfx950", 256, "gfx950-256cu")
     assert (made["outcome"], made["evidence"], made["predicted_us"]) == ("ok", "predicted", 10.0)
-    assert (made["triton"], made["source_hash"]) == ("3.9.0", source_hash())
+    assert (made["triton"], made["source_hash"]) == ("3.9.0", FAMILIES["fused"].source_hash)
     assert (made["vgprs"], made["mfma"], made["cached"]) == (128, 64, True)
     assert [type(made[name]) for name in ("vgprs", "mfma", "cached")] == [int, int, bool]
     assert "split_k" not in made and "time_us" not in made

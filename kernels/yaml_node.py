@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import yaml
 
 from kernels.errors import InputError
+from kernels.spelling import instead_of
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML was built with it: 10x
 TORN = "a torn or mistyped file; restore or correct it"
@@ -52,7 +53,7 @@ class YamlNode:
             if name in found:
                 child.fail("is given twice; keep one")
             if name not in required and name not in optional:
-                child.fail(f"unknown key; use {', '.join((*required, *optional))}")
+                child.fail(f"unknown key; {instead_of(name, (*required, *optional))}")
             found[name] = child
         missing = [name for name in required if name not in found]
         if missing:
@@ -106,9 +107,8 @@ class YamlNode:
 
     def word(self, words: Collection[str]) -> str:
         """One of ``words``."""
-        known = ", ".join(map(repr, words))
-        value = self._scalar(("str",), f"one of {known}")
-        return value if value in words else self.fail(f"{value!r} is unknown; use one of {known}")
+        value = self._scalar(("str",), f"one of {', '.join(map(repr, words))}")
+        return value if value in words else self.fail(f"{value!r} is unknown; {instead_of(value, words)}")
 
 
 def read_yaml(path: Path, missing: str) -> YamlNode:

@@ -14,6 +14,7 @@ from kernels.atomic_file import write_atomically
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.problem import GemmShape
+from kernels.spelling import instead_of
 from kernels.table_sources import table_path
 from kernels.tables import Made, MergeReport, TableRow, TunedTable, dump_table, load_table, merge
 from search.winners import Winner, shapes_of, winners
@@ -55,7 +56,7 @@ def export(
             a file that is torn or cannot be written, a trial without its origin.
     """
     if format not in FORMATS:
-        raise InputError(f"unknown format {format!r}; use one of {', '.join((*FORMATS, SUBMISSION))}")
+        raise InputError(f"unknown format {format!r}; {instead_of(format, (*FORMATS, SUBMISSION))}")
     devices = sorted({device for device, _ in shapes_of(frame)})
     if not devices:
         raise InputError("the results hold no trial; run `sweep` first")

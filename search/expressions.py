@@ -17,6 +17,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from kernels.errors import InputError
+from kernels.spelling import instead_of
 
 Kind = Literal["integer", "text", "condition"]
 Value = Callable[[Mapping[str, Any]], Any]
@@ -209,7 +210,7 @@ class _Parser:
     def name(self, node: ast.Name) -> _Term:
         name = node.id
         if name not in self.names:
-            self.fail(f"names {name!r}, which is unknown", f"use one of {', '.join(self.names)}")
+            self.fail(f"names {name!r}, which is unknown", instead_of(name, self.names))
         self.read.add(name)
         return _Term(self.names[name], lambda columns: columns[name])
 

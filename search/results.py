@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from kernels.atomic_file import write_atomically
 from kernels.errors import InputError
 from kernels.problem import GemmShape
+from kernels.spelling import instead_of
 from search.columns import COLUMNS, typed_frame
 from search.csv_text import csv_to_columns, frame_to_csv
 from search.record import RECORD, Record, make_record
@@ -96,7 +97,7 @@ def save(frame: pd.DataFrame, path: Path) -> None:
         frame.to_parquet(buffer, index=False)
         content = buffer.getvalue()
     else:
-        raise InputError(f"{path}: unknown suffix {path.suffix!r}; use {' or '.join(FILE_SUFFIXES)}")
+        raise InputError(f"{path}: unknown suffix {path.suffix!r}; {instead_of(path.suffix, FILE_SUFFIXES)}")
     write_atomically(path, content)
 
 

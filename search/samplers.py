@@ -11,6 +11,7 @@ from optuna.samplers import BaseSampler, GPSampler, TPESampler
 from optuna.trial import FrozenTrial
 
 from kernels.errors import InputError
+from kernels.spelling import instead_of
 from search.points import Points, family_distribution
 
 SAMPLERS = ("auto", "tpe", "gp", "random", "grid")
@@ -117,7 +118,7 @@ def check_sampler(name: str) -> None:
         InputError: Unknown name.
     """
     if name not in SAMPLERS:
-        raise InputError(f"unknown sampler {name!r}; choose one of {', '.join(SAMPLERS)}")
+        raise InputError(f"unknown sampler {name!r}; {instead_of(name, SAMPLERS)}")
 
 
 def make_sampler(name: str, points: Points, spaces: Spaces, *, seed: int, budget: int) -> LegalSampler:

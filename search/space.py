@@ -14,6 +14,7 @@ import yaml
 from kernels.config import KernelConfig
 from kernels.errors import InputError
 from kernels.families import FAMILIES
+from kernels.spelling import instead_of
 from kernels.yaml_node import YamlNode, optional_items, read_yaml
 from search.expressions import Expression, Kind, parse_expression
 
@@ -94,7 +95,7 @@ def load_spaces(folder: Path, families: Sequence[str] | None = None) -> dict[str
     """
     for name in families or ():
         if name not in FAMILIES:
-            raise InputError(f"unknown family {name!r}; use {', '.join(FAMILIES)}")
+            raise InputError(f"unknown family {name!r}; {instead_of(name, FAMILIES)}")
     chosen = families or [name for name in FAMILIES if (folder / f"{name}.yaml").is_file()]
     if not chosen:
         raise InputError(f"{folder}: holds no space; add {next(iter(FAMILIES))}.yaml or name another folder")

@@ -26,6 +26,7 @@ from kernels.dispatch import load_dispatcher
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.source_hash import source_hash
+from kernels.spelling import instead_of
 from search.device import DeviceEvaluator
 from search.doubtful import doubtful
 from search.evaluate import Candidate, Evaluation, Evaluator, Value
@@ -163,7 +164,7 @@ def make_evaluator(request: SweepRequest) -> Evaluator:
     if is_replay(target):
         return ReplayEvaluator(Path(target.removeprefix(PREFIX)))
     if target not in TARGETS:
-        raise InputError(f"unknown target {target!r}; choose one of {', '.join(TARGETS)}")
+        raise InputError(f"unknown target {target!r}; {instead_of(target, TARGETS)}")
     local = None if target == "gfx950" else local_device()
     if local is not None:
         return DeviceEvaluator(local, jobs=request.jobs, protocol=WARM if request.warm else COLD)

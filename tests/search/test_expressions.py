@@ -125,7 +125,7 @@ def test_spelling_does_not_change_the_normal_text() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("BLOCKM <= 3", "'BLOCKM', which is unknown; use one of M, K, BLOCK_M, arch"),
+        ("BLOCKM <= 3", "'BLOCKM', which is unknown; did you mean 'BLOCK_M'? use one of M, K, BLOCK_M, arch"),
         ("open('x') == 1", "calls `open`"),
         ("__import__('os').system('true') == 0", "calls `__import__('os').system`"),
         ("M.real > 1", "attribute"),

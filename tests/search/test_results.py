@@ -165,7 +165,7 @@ def test_missing_results_and_unknown_suffix_are_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []  # looking does not create
     with pytest.raises(InputError, match=r"x\.csv: no such file"):
         load(tmp_path / "x.csv")
-    with pytest.raises(InputError, match=r"unknown suffix '\.json'; use \.parquet or \.csv"):
+    with pytest.raises(InputError, match=r"unknown suffix '\.json'; use one of \.parquet, \.csv"):
         save(typed_frame({"M": [1]}), tmp_path / "x.json")
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 
 from kernels import interpreter
+from kernels.native import NativeKernel
+from kernels.native_runner import launch_native
 from kernels.program import Buffer, KernelCall, Program
 
 TORCH_DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "u8": torch.uint8}
@@ -26,6 +28,8 @@ def backend_options(options: Mapping[str, int], *, amd: bool) -> dict[str, int]:
 
 def launch_call(call: KernelCall, tensors: Mapping[str, torch.Tensor]) -> None:
     """Launch one kernel on the current stream, or interpret it."""
+    if isinstance(call.kernel, NativeKernel):
+        return launch_native(call, tensors)
     arguments: dict[str, Any] = {
         name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()
     }

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 import torch
 
 from kernels import interpreter
+from kernels.errors import InputError, KernelError
 from kernels.launch import backend_options
+from kernels.native import NativeKernel
+from kernels.native_runner import interpretation_error, native_runner
 from kernels.program import KernelCall
 
 Runner = Callable[..., object]  # launches the kernel; takes every argument of its source, in order
@@ -55,7 +58,10 @@ def compile_call(call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Runne
     Raises:
         TritonError: The compiler or the device's limits reject the configuration; also RuntimeError or IndexError
             from inside the compiler.
+        RuntimeError: A kernel that Triton does not make cannot be built or loaded here.
     """
+    if isinstance(call.kernel, NativeKernel):
+        return _load(call)
     options = backend_options(call.options, amd=torch.version.hip is not None)
     values = {name: pointers[value] if isinstance(value, str) else value for name, value in call.args.items()}
     compiled = call.kernel.warmup(grid=call.grid, **values, **call.constexprs, **options)
@@ -63,8 +69,21 @@ def compile_call(call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Runne
     return runner
 
 
+def _load(call: KernelCall) -> Runner:
+    try:
+        return native_runner(call.kernel, call.grid)
+    except (KernelError, InputError) as error:
+        raise RuntimeError(str(error)) from error
+
+
 def interpret_call(call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Runner:
-    """Return a runner that interprets ``call`` on addresses of the host's memory (TRITON_INTERPRET=1)."""
+    """Return a runner that interprets ``call`` on addresses of the host's memory (TRITON_INTERPRET=1).
+
+    Raises:
+        RuntimeError: Triton did not make the kernel.
+    """
+    if isinstance(call.kernel, NativeKernel):
+        raise interpretation_error(call.kernel)
     interpreter.install()
     names = tuple(call.kernel.arg_names)
     specs = {name: pointers[value] for name, value in call.args.items() if isinstance(value, str)}

@@ -1,0 +1,197 @@
+"""The HIP runtime of this process: load code objects, find functions in them, launch; every failure is named.
+
+The binding is ctypes on the ``libamdhip64`` that torch has mapped into the process. Streams, contexts and addresses
+belong to one copy of that library, and torch's wheels bring their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+LIBRARY_NAME: Final = "libamdhip64.so"
+# Source: hip_runtime_api.h. The kernel arguments as one buffer: pairs of what follows and a pointer, then the end.
+_BUFFER_POINTER, _BUFFER_SIZE, _END = 1, 2, 3
+_SHARED_BYTES, _LOCAL_BYTES, _REGISTERS = 1, 3, 4  # hipFunction_attribute
+
+
+class HipError(RuntimeError):
+    """A call of the HIP runtime failed; one line that names the call and HIP's error."""
+
+
+@dataclass(frozen=True)
+class HipFunction:
+    """A kernel that is loaded.
+
+    Args:
+        name: Its symbol.
+        handle: hipFunction_t.
+        device: Index of the GPU that it was loaded on.
+        registers: A lane.
+        scratch_bytes: A lane; spilled registers live there.
+        lds_bytes: Of a workgroup.
+    """
+
+    name: str
+    handle: int
+    device: int
+    registers: int
+    scratch_bytes: int
+    lds_bytes: int
+
+
+class ArgumentBuffer:
+    """Memory for the arguments of one launch, and the list that tells HIP where it is."""
+
+    def __init__(self, size: int) -> None:
+        self.memory = (ctypes.c_char * size)()
+        self._size = ctypes.c_size_t(size)
+        places = (_BUFFER_POINTER, ctypes.addressof(self.memory), _BUFFER_SIZE, ctypes.addressof(self._size), _END)
+        self.extra = (ctypes.c_void_p * len(places))(*places)
+
+
+class HipRuntime:
+    """One copy of the runtime library. Safe to share between threads.
+
+    A module stays loaded as long as the process: a captured graph refers to its functions, and nothing tells when
+    the last such graph is gone. There is one for each device and code object, of some ten kilobytes.
+
+    Args:
+        library: Path of ``libamdhip64``.
+    """
+
+    def __init__(self, library: Path) -> None:
+        self._hip: Any = ctypes.CDLL(str(library))
+        self._hip.hipGetErrorName.restype = ctypes.c_char_p
+        self._hip.hipGetErrorString.restype = ctypes.c_char_p
+        pointer, count = ctypes.c_void_p, ctypes.c_uint
+        self._hip.hipModuleLaunchKernel.argtypes = [pointer, *7 * (count,), *3 * (pointer,)]
+        self._modules: dict[tuple[int, bytes], ctypes.c_void_p] = {}
+        self._functions: dict[tuple[int, bytes, str], HipFunction] = {}
+        self._lock = threading.Lock()
+
+    def device(self) -> int:
+        """Index of the calling thread's current GPU.
+
+        Raises:
+            HipError: There is none.
+        """
+        index = ctypes.c_int()
+        self._check("hipGetDevice", self._hip.hipGetDevice(ctypes.byref(index)))
+        return index.value
+
+    def load(self, code_object: bytes, name: str) -> HipFunction:
+        """The function ``name`` of ``code_object`` on the current GPU, loaded if it is not.
+
+        Raises:
+            HipError: There is no GPU, it does not take the code object, or there is no such function.
+        """
+        device, digest = self.device(), sha256(code_object).digest()
+        with self._lock:
+            known = self._functions.get((device, digest, name))
+            if known is None:
+                module = self._modules.get((device, digest)) or self._load_module(code_object, name)
+                try:
+                    known = self._find(module, name, device)
+                except HipError:
+                    if (device, digest) not in self._modules:
+                        self._hip.hipModuleUnload(module)
+                    raise
+                self._modules[device, digest] = module
+                self._functions[device, digest, name] = known
+            return known
+
+    def launcher(
+        self, function: HipFunction, grid: tuple[int, int, int], threads: int
+    ) -> Callable[[int, ArgumentBuffer], None]:
+        """What launches ``function`` on a stream, given its handle, with the arguments in a buffer.
+
+        HIP copies the buffer before the launch returns. LDS needs no attribute, however large: these kernels
+        declare all of it in the code object.
+
+        Args:
+            function: To launch.
+            grid: Workgroups in x, y, z.
+            threads: Of a workgroup.
+        """
+        launch = self._hip.hipModuleLaunchKernel
+        # Converted once; a launch is left with the stream and the list of arguments.
+        fixed = (ctypes.c_void_p(function.handle), *map(ctypes.c_uint, (*grid, threads, 1, 1, 0)))
+
+        def run(stream: int, arguments: ArgumentBuffer) -> None:
+            status = launch(*fixed, stream, None, arguments.extra)
+            if status:
+                self._failed(f"launch of {function.name} (grid {grid}, {threads} threads)", status)
+
+        return run
+
+    def _load_module(self, code_object: bytes, name: str) -> ctypes.c_void_p:
+        module = ctypes.c_void_p()
+        status = self._hip.hipModuleLoadData(ctypes.byref(module), code_object)
+        self._check(f"hipModuleLoadData of the code object of {name}", status)
+        return module
+
+    def _find(self, module: ctypes.c_void_p, name: str, device: int) -> HipFunction:
+        handle = ctypes.c_void_p()
+        status = self._hip.hipModuleGetFunction(ctypes.byref(handle), module, name.encode())
+        self._check(f"hipModuleGetFunction of {name}", status)
+        facts = (self._attribute(which, handle, name) for which in (_REGISTERS, _LOCAL_BYTES, _SHARED_BYTES))
+        return HipFunction(name, handle.value or 0, device, *facts)
+
+    def _attribute(self, which: int, handle: ctypes.c_void_p, name: str) -> int:
+        value = ctypes.c_int()
+        status = self._hip.hipFuncGetAttribute(ctypes.byref(value), which, handle)
+        self._check(f"hipFuncGetAttribute of {name}", status)
+        return value.value
+
+    def _check(self, call: str, status: int) -> None:
+        if status:
+            self._failed(call, status)
+
+    def _failed(self, call: str, status: int) -> None:
+        """Raise; the error is taken off the runtime first, or torch would blame its own next launch."""
+        self._hip.hipGetLastError()
+        name, text = (self._text(function, status) for function in ("hipGetErrorName", "hipGetErrorString"))
+        raise HipError(f"{call}: {name} ({status}): {text}")
+
+    def _text(self, function: str, status: int) -> str:
+        said: bytes | None = getattr(self._hip, function)(status)
+        return "unknown" if said is None else said.decode(errors="replace").strip()
+
+
+def hip_runtime() -> HipRuntime:
+    """The runtime that torch uses.
+
+    Raises:
+        HipError: torch of this process is not built for ROCm.
+    """
+    return _runtime_of(mapped_library())
+
+
+@cache
+def _runtime_of(library: Path) -> HipRuntime:
+    return HipRuntime(library)
+
+
+def mapped_library(maps: Path = Path("/proc/self/maps")) -> Path:
+    """Path of the ``libamdhip64`` that is mapped into the process.
+
+    Args:
+        maps: List of what is mapped, as Linux writes it.
+
+    Raises:
+        HipError: There is none.
+    """
+    mapped = (Path(line.split(maxsplit=5)[-1]) for line in maps.read_text().splitlines())
+    found = sorted({path for path in mapped if path.name.startswith(LIBRARY_NAME)})
+    if len(found) > 1:
+        raise HipError(f"two HIP runtimes in this process, {found[0]} and {found[1]}: streams of one fail in the other")
+    if not found:
+        raise HipError(f"no {LIBRARY_NAME} in this process: HIP kernels need a torch that is built for ROCm")
+    return found[0]

@@ -117,6 +117,54 @@ class RowCoverage:
 
 
 @dataclass(frozen=True)
+class QuantizeCoverage:
+    """Workgroups of ``hip/quantize.hip`` over A [M, K]: 256 columns wide, numbered along K first.
+
+    Args:
+        M: Rows of A.
+        K: Columns of A.
+        threads: Of a workgroup.
+        groups: Blocks of 32 values that a team of lanes quantises; with 2 and 4 it works on two rows, 16 apart.
+        vector: Values of a block that one lane holds.
+    """
+
+    M: int
+    K: int
+    threads: int
+    groups: int
+    vector: int
+
+    @property
+    def grid(self) -> GridIndex:
+        """Workgroups of the launch in x, y, z."""
+        last = self.M - 1
+        teams = last // 32 * 16 + min(last % 32, 15) + 1 if self.groups > 1 else self.M
+        return -(-teams // self._height) * self._tiles_k, 1, 1
+
+    @property
+    def _tiles_k(self) -> int:
+        return -(-self.K // 256)
+
+    @property
+    def _height(self) -> int:
+        """How many teams of a workgroup are above each other."""
+        return self.threads * self.vector // 32 // (4 if self.groups == 4 else 8)
+
+    def _tile_row(self, row: int) -> int:
+        team = row // 32 * 16 + row % 16 if self.groups > 1 else row
+        return team // self._height
+
+    def workgroups(self, rows: range, columns: range) -> tuple[GridIndex, ...]:
+        """All workgroups of the rows."""
+        tile_rows = sorted({self._tile_row(row) for row in rows})
+        return tuple((row * self._tiles_k + tile, 0, 0) for row in tile_rows for tile in range(self._tiles_k))
+
+    def extent(self, rows: range, columns: range) -> tuple[range, range]:
+        """The region itself: these workgroups read A only."""
+        return rows, columns
+
+
+@dataclass(frozen=True)
 class FlatCoverage:
     """Runs of the elements of C in row-major order.
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal._file import get_lock_file
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
@@ -15,6 +20,8 @@ from kernels.errors import InputError
 STUDIES_FILE = "studies.db"  # in a results folder
 JOURNAL_SUFFIXES = (".log", ".journal")
 SQLITE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+TAIL_BYTES = 1 << 16  # read at once from the end of a journal
+LINE_START = b'{"op_code":'  # of every line of a journal, Optuna 4 and 5
 BUSY_TIMEOUT_S = 60  # how long a writer waits for another one
 
 
@@ -72,6 +79,53 @@ def _database(url: str, name: str) -> BaseStorage:
 
 def _journal(path: Path) -> BaseStorage:
     try:
-        return JournalStorage(JournalFileBackend(str(path)))
+        with open(path, "rb", buffering=0) as file:
+            _whole_bytes(file)
+        return JournalStorage(WholeLines(str(path)))
     except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
         raise InputError(f"{path}: not a journal that Optuna can open ({error}); check --storage") from error
+
+
+class WholeLines(JournalFileBackend):
+    """A journal to which only whole lines are added.
+
+    Optuna's own backend adds to whatever is there: after a full disk or a killed writer, which cut a line off, the
+    next line grows together with the rest of it, and the journal can be read no more.
+    """
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Add ``logs`` as one line each, all or, where that fails, none.
+
+        Raises:
+            OSError: No room, or not writable any more.
+        """
+        lines = memoryview("".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode())
+        with get_lock_file(self._lock), open(self._file_path, "r+b", buffering=0) as file:
+            whole_bytes = _whole_bytes(file)
+            file.truncate(whole_bytes)
+            file.seek(whole_bytes)
+            try:
+                while lines:
+                    lines = lines[file.write(lines) :]
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(whole_bytes)
+                raise
+
+
+def _whole_bytes(file: FileIO) -> int:
+    """Size of ``file`` without a last line that was cut off.
+
+    Raises:
+        ValueError: That line is none of Optuna's.
+    """
+    start = size = file.seek(0, os.SEEK_END)
+    tail = b""
+    while start > 0 and b"\n" not in tail:
+        start = max(0, start - TAIL_BYTES)
+        file.seek(start)
+        tail = file.read(size - start)
+    cut = tail[tail.rfind(b"\n") + 1 :]
+    if cut[: len(LINE_START)] != LINE_START[: len(cut)]:
+        raise ValueError("its last line is something else")
+    return size - len(cut)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import optuna
 import pytest
+from optuna.trial import create_trial
 
 from kernels.errors import InputError
 from search.storage import open_storage, storage_file
@@ -57,3 +58,53 @@ def test_missing_results_are_not_created(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no results; run `sweep` first"):
         open_storage(tmp_path / "none", create=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def journal(tmp_path: Path, trials: int) -> tuple[Path, optuna.Study]:
+    path = tmp_path / "x.journal"
+    study = optuna.create_study(storage=open_storage(path, create=True), study_name="s")
+    for value in range(trials):
+        study.add_trial(create_trial(value=float(value)))
+    return path, study
+
+
+def values(path: Path) -> list[float | None]:
+    study = optuna.load_study(study_name="s", storage=open_storage(path, create=False))
+    return [trial.value for trial in study.trials]
+
+
+@pytest.mark.parametrize("bytes_left", [1, 7, 40, -1])
+def test_a_journal_whose_last_line_was_cut_off_goes_on(tmp_path: Path, bytes_left: int) -> None:
+    path, _ = journal(tmp_path, 3)
+    whole = path.read_bytes()
+    start = whole.rstrip().rfind(b"\n") + 1
+    path.write_bytes(whole[:start] + whole[start:][:bytes_left])
+    assert values(path) == [0.0, 1.0]
+    optuna.load_study(study_name="s", storage=open_storage(path, create=True)).add_trial(create_trial(value=7.0))
+    assert values(path) == [0.0, 1.0, 7.0]
+
+
+def test_a_trial_for_which_a_journal_has_no_room_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, study = journal(tmp_path, 2)
+    before = path.read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            study.add_trial(create_trial(value=2.0))
+    assert path.read_bytes() == before
+    study.add_trial(create_trial(value=3.0))
+    assert values(path) == [0.0, 1.0, 3.0]
+
+
+def test_a_file_that_is_no_journal_is_refused_and_keeps_its_only_line(tmp_path: Path) -> None:
+    path = tmp_path / "notes.log"
+    path.write_text("mine, without a newline")
+    with pytest.raises(InputError, match=r"notes\.log: not a journal that Optuna can open \(its last line"):
+        open_storage(path, create=True)
+    assert path.read_text() == "mine, without a newline"

@@ -14,6 +14,7 @@ def instead_of(name: str, known: Iterable[str]) -> str:
     lower: dict[str, str] = {}
     for one in names:
         lower.setdefault(one.lower(), one)
-    near = [lower[match] for match in get_close_matches(name.lower(), lower, n=SUGGESTIONS)]
+    same = lower.get(name.lower())
+    near = [same] if same else [lower[match] for match in get_close_matches(name.lower(), lower, n=SUGGESTIONS)]
     meant = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     return f"{meant}use one of {', '.join(one or repr(one) for one in names)}"

@@ -82,7 +82,7 @@ def sweep(
     from search.text_table import output_console
 
     request = SweepRequest(
-        shapes=_shapes(shapes or [], shapes_file or []), target=target, families=_names(families), trials=trials,
+        shapes=_shapes(shapes or [], shapes_file or []), target=target, families=_names(families, "--families"), trials=trials,
         time_budget_s=time_budget, sampler=sampler, results=results, storage=storage, jobs=jobs, seed=seed, fresh=fresh,
         warm=warm,
     )  # fmt: skip
@@ -117,12 +117,13 @@ def export(
     from kernels.table_merge import ACTIONS
     from search.export import SUBMISSION, unresolved_shapes
     from search.export import export as write
-    from search.formats.gpumode import write_submission
     from search.results import load
     from search.text_table import output_console
 
     console = output_console()
     if format == SUBMISSION:
+        from search.formats.gpumode import write_submission  # loads torch
+
         console.print(
             f"{write_submission(table, output)}: kernels and configurations of the ten shapes", soft_wrap=True
         )
@@ -141,11 +142,11 @@ def export(
 def inspect(
     results: Results = RESULTS,
     storage: Storage = None,
-    query: Annotated[str | None, typer.Option(metavar="EXPR", help="Rows, by a pandas expression.")] = None,
+    query: Annotated[str | None, typer.Option(metavar="EXPR", help="Rows, by an expression of columns.")] = None,
     best: Annotated[bool, typer.Option("--best", help="Only the winner of each shape.")] = False,
     sort: Annotated[str | None, typer.Option(metavar="COLUMN", help="Sort; -COLUMN sorts downwards.")] = None,
     columns: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Columns to show, by any name of the results.")
+        str | None, typer.Option(metavar="A,B,…", help="Columns to show: any of the results, or configuration.")
     ] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Most rows to show.")] = None,
     to: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the rows as .csv or .parquet.")] = None,
@@ -159,8 +160,8 @@ def inspect(
     from search.views import View, select, to_json
 
     console = output_console()
+    view = View(query, best, sort, _names(columns, "--columns"), limit)
     frame = load(storage or results)
-    view = View(query, best, sort, _names(columns), limit)
     rows = select(frame, view)
     if to is not None:
         save(rows, to)
@@ -171,7 +172,7 @@ def inspect(
     if view == View() and not (to or plot):
         print_closing(frame, console)
     elif view != View():
-        print_rows(rows if columns else overview(rows), console)
+        print_rows(rows if view.columns is not None else overview(rows), console)
     for path in ([to] if to else []) + paths:
         console.print(f"wrote {path}", soft_wrap=True)
 
@@ -225,9 +226,14 @@ def main() -> None:
     app()
 
 
-def _names(text: str | None) -> tuple[str, ...] | None:
-    """Members of a comma-separated list; None if it was not given."""
-    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
+def _names(text: str | None, option: str) -> tuple[str, ...] | None:
+    """Members of the comma-separated list that ``option`` gives; None if it was not given."""
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise InputError(f"{option} {text!r} names nothing; write names with commas between, or leave it out")
+    return names
 
 
 def _shapes(texts: list[str], files: list[Path]) -> tuple[GemmShape, ...]:

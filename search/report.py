@@ -24,6 +24,7 @@ OVERVIEW = (
     "occupancy", "reason",
 )  # fmt: skip
 KEYS = 4  # of these, the ones before the configuration
+CONFIGURATION = "configuration"  # column that is shown and not stored: the knobs in a few words
 USUAL = {"split_k": "split", "num_warps": "warps", "num_stages": "stages"}  # shown always, by these words
 
 
@@ -66,7 +67,8 @@ def compact(config: KernelConfig) -> str:
     """The configuration in a few words: tile, usual knobs, and whatever differs from the default."""
     default = type(config)().to_dict()
     values = config.to_dict()
-    words = ["x".join(str(values[name]) for name in TILE)]
+    tile = "x".join(str(values[name]) for name in TILE if name in values)
+    words = [tile] if tile else []
     words += [f"{short} {values[name]}" for name, short in USUAL.items() if name in values]
     other = [name for name in values if name not in (*TILE, *USUAL) and values[name] != default[name]]
     return ", ".join(words + [f"{name} {values[name]}" for name in other])
@@ -115,10 +117,13 @@ def print_closing(frame: pd.DataFrame, console: Console) -> list[Summary]:
 
 def overview(frame: pd.DataFrame) -> pd.DataFrame:
     """The columns that people look at first, the configuration of each trial in a few words."""
-    configurations = [compact(config_of(row)) for _, row in frame.iterrows()]
-    return frame[list(OVERVIEW)].assign(configuration=configurations)[
-        [*OVERVIEW[:KEYS], "configuration", *OVERVIEW[KEYS:]]
-    ]
+    return with_configuration(frame)[[*OVERVIEW[:KEYS], CONFIGURATION, *OVERVIEW[KEYS:]]]
+
+
+def with_configuration(frame: pd.DataFrame) -> pd.DataFrame:
+    """``frame`` and the column :data:`CONFIGURATION`."""
+    words = [compact(config_of(row)) for _, row in frame.iterrows()]
+    return frame.assign(**{CONFIGURATION: pd.array(words, dtype="string")})
 
 
 def print_rows(frame: pd.DataFrame, console: Console) -> None:
@@ -128,7 +133,7 @@ def print_rows(frame: pd.DataFrame, console: Console) -> None:
     rows = tuple(tuple(map(_cell, row)) for row in known.itertuples(index=False, name=None))
     if rows:
         print_table(TextTable(tuple(map(str, known.columns)), rows, right=frozenset(numbers)), console)
-    console.print(f"{len(frame)} rows")
+    console.print("1 row" if len(frame) == 1 else f"{len(frame)} rows")
 
 
 def _cell(value: Any) -> str:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
-from tokenize import TokenError
 
 import pandas as pd
 
 from kernels.errors import InputError
+from kernels.spelling import instead_of
+from search.query import matching_rows
+from search.report import CONFIGURATION, with_configuration
 from search.winners import winners
-
-QUERY_ERRORS = (  # what pandas raises for an expression that it cannot parse or evaluate
-    SyntaxError, TokenError, ValueError, TypeError, KeyError, AttributeError, NameError, NotImplementedError,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -22,10 +20,10 @@ class View:
     """Which rows and columns of the results to show.
 
     Args:
-        query: Expression of pandas' ``DataFrame.query``, true for the rows to keep.
+        query: Expression that is true for the rows to keep, see ``search.query``.
         best: Only the winners.
         sort: Column to sort by; a leading ``-`` sorts downwards.
-        columns: Columns to keep, in order.
+        columns: Columns to keep, in order, each once.
         limit: Most rows to keep.
     """
 
@@ -40,12 +38,14 @@ def select(frame: pd.DataFrame, view: View) -> pd.DataFrame:
     """The part of the results that ``view`` describes.
 
     Raises:
-        InputError: An expression that pandas rejects, an unknown column, a negative limit.
+        InputError: An expression that is not allowed, an unknown column, a negative limit.
     """
+    if _mentions_configuration(view):
+        frame = with_configuration(frame)
     if view.best:
         frame = frame.loc[[winner.row for winner in winners(frame)]]
     if view.query is not None:
-        frame = _query(frame, view.query)
+        frame = matching_rows(frame, view.query)
     if view.sort is not None:
         name = view.sort.removeprefix("-")
         _require(frame, [name])
@@ -55,26 +55,20 @@ def select(frame: pd.DataFrame, view: View) -> pd.DataFrame:
     frame = frame.head(view.limit) if view.limit is not None else frame
     if view.columns is not None:
         _require(frame, view.columns)
-        frame = frame[list(view.columns)]
+        frame = frame[list(dict.fromkeys(view.columns))]
+    else:
+        frame = frame.drop(columns=CONFIGURATION, errors="ignore")
     return frame.reset_index(drop=True)
 
 
-def _query(frame: pd.DataFrame, expression: str) -> pd.DataFrame:
-    example = "write a comparison of columns like \"family == 'fused' and predicted_us < 9\""
-    try:
-        chosen = frame.eval(expression, engine="python")
-    except QUERY_ERRORS as error:
-        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"--query {expression!r}: {cause}; {example}") from error
-    if not isinstance(chosen, pd.Series) or not pd.api.types.is_bool_dtype(chosen.dtype):
-        raise InputError(f"--query {expression!r}: says of no row whether it is wanted; {example}")
-    return frame[chosen.fillna(False)]
+def _mentions_configuration(view: View) -> bool:
+    return any(CONFIGURATION in part for part in (view.query or "", view.sort or "", view.columns or ()))
 
 
 def _require(frame: pd.DataFrame, names: Collection[str]) -> None:
     for name in names:
         if name not in frame.columns:
-            raise InputError(f"unknown column {name!r}; use {', '.join(frame.columns)}")
+            raise InputError(f"unknown column {name!r}; {instead_of(name, dict.fromkeys([*frame, CONFIGURATION]))}")
 
 
 def to_json(frame: pd.DataFrame) -> str:

@@ -13,7 +13,7 @@ FAMILIES = ("fused", "fused_splitk_atomic", "staged_triton")
     ("name", "known", "cure"),
     [
         ("fuesd", FAMILIES, "did you mean 'fused'? use one of fused, fused_splitk_atomic, staged_triton"),
-        ("block_m", ("BLOCK_M", "GROUP"), "did you mean 'BLOCK_M'? use one of BLOCK_M, GROUP"),
+        ("block_m", ("BLOCK_M", "BLOCK_N"), "did you mean 'BLOCK_M'? use one of BLOCK_M, BLOCK_N"),
         ("warp", FAMILIES, "use one of fused, fused_splitk_atomic, staged_triton"),
         ("", FAMILIES, "use one of fused, fused_splitk_atomic, staged_triton"),
         ("ca", ("", ".cg"), "use one of '', .cg"),

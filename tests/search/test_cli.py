@@ -97,6 +97,8 @@ def test_sweep_without_any_winner_names_the_shape_and_exits_1(tmp_path: Path, fa
         ),
         (["export", "--results", "none"], "none/studies.db: no results; run `sweep` first"),
         (["inspect", "--results", "none.csv"], "none.csv: no such file"),
+        (["sweep", "16x64x64", "--families", " ,"], "--families ' ,' names nothing"),
+        (["inspect", "--columns", ""], "--columns '' names nothing; write names"),
         (["explain", "16", "100", "7168"], "shape 16x100x7168: N = 100"),
         (["explain", "16", "2112", "7168", "--table", "none.yaml"], "none.yaml: no such file"),
     ],
@@ -211,6 +213,17 @@ def test_inspect_saves_rows_and_prints_json(tmp_path: Path, saved: Path) -> None
     pd.testing.assert_frame_equal(load(out), load(saved).iloc[[1]].reset_index(drop=True))
     rows = json.loads(run("inspect", "--results", saved, "--json", "--columns", "predicted_us", "--limit", "1").stdout)
     assert rows == [{"predicted_us": 9.0}]
+
+
+def test_inspect_shows_the_configuration_among_chosen_columns(saved: Path) -> None:
+    done = run("inspect", "--results", saved, "--best", "--columns", "M,configuration,M")
+    assert done.stdout.splitlines() == [" M  configuration", "16  16x64x256, warps 8, stages 2", "1 row"]
+
+
+def test_columns_that_are_asked_for_twice_can_be_saved(tmp_path: Path, saved: Path) -> None:
+    out = tmp_path / "some.parquet"
+    assert run("inspect", "--results", saved, "--columns", "M,M,configuration", "--to", out).exit_code == 0
+    assert list(pd.read_parquet(out).columns) == ["M", "configuration"]
 
 
 def test_inspect_draws(tmp_path: Path, saved: Path) -> None:

@@ -48,18 +48,23 @@ def test_columns_are_kept_in_the_order_asked_for() -> None:
     assert list(select(FRAME, View(columns=("K", "M"))).columns) == ["K", "M"]
 
 
+def test_a_column_that_is_asked_for_twice_is_there_once() -> None:
+    assert list(select(FRAME, View(columns=("M", "K", "M"))).columns) == ["M", "K"]
+
+
+def test_configuration_is_a_column_that_is_shown_and_not_stored() -> None:
+    shown = select(FRAME, View(columns=("trial", "configuration"), query="configuration.str.contains('warps 8')"))
+    assert shown.values.tolist() == [[1, "16x64x256, warps 8, stages 2"]]
+    assert trials(View(sort="-configuration"))[0] == 1
+    assert "configuration" not in select(FRAME, View(sort="configuration")).columns
+
+
 @pytest.mark.parametrize(
     ("view", "message"),
     [
-        (View(query="speed < 3"), "--query 'speed < 3': name 'speed' is not defined; write a comparison"),
-        (View(query="M =="), "--query 'M ==': invalid syntax"),
-        (View(query="(M"), "--query '(M': "),
-        (View(query="M"), "--query 'M': says of no row whether it is wanted"),
-        (View(query="M = 3"), "says of no row whether it is wanted"),
-        (View(query="family > 3"), "--query 'family > 3': "),
-        (View(query="@secret == 1"), "'secret' is not defined"),
-        (View(query=""), "--query '': "),
-        (View(sort="speed"), "unknown column 'speed'; use study, trial, "),
+        (View(query="M > ARCH"), "--query 'M > ARCH': unknown column 'ARCH'; did you mean 'arch'? use one of study, "),
+        (View(columns=("config",)), "unknown column 'config'; did you mean 'configuration' or"),
+        (View(sort="speed"), "unknown column 'speed'; did you mean 'selected'? use one of study, trial, "),
         (View(columns=("M", "speed")), "unknown column 'speed'"),
         (View(limit=-1), "--limit -1 is negative"),
     ],

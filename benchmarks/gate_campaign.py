@@ -29,12 +29,13 @@ from kernels.device import GFX950
 from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
+from kernels.user_cache import default_cache
 from search.compiled import compile_call, load_calls
 from search.evaluate import OUTCOMES, Candidate, Evaluation
 from search.gate import check_program
 from search.gfx950.artifacts import ArtifactCache
 from search.legal_set import legal_set
-from search.offline import OfflineEvaluator, default_cache
+from search.offline import OfflineEvaluator
 from search.shapes import load_shapes
 from search.space import load_space
 from search.text_table import TextTable

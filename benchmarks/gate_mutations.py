@@ -33,13 +33,13 @@ from kernels.errors import WrongResultError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from kernels.program import Program
+from kernels.user_cache import default_cache
 from search.compiled import CompiledCall, compile_call
 from search.gate import SimulatedCall, SimulatorLimitError, check_program
 from search.gfx950.artifacts import ArtifactCache
 from search.gfx950.llvm import find_tool
 from search.gfx950.simulator import SimulationError, ToolNotFoundError, load_assembly
 from search.gfx950.simulator.registers import CONSTANT, SCC
-from search.offline import default_cache
 from search.text_table import TextTable
 
 SHAPE = GemmShape(31, 128, 1088)  # tails of M and K, five steps along K; every workgroup is executed

@@ -33,7 +33,7 @@ from kernels.hip_compiler import (
     find_compiler,
 )
 from kernels.native import HipKernel
-from kernels.user_cache import user_cache
+from kernels.user_cache import default_cache
 
 SCHEMA: Final = 1
 _UNREADABLE: Final = (
@@ -57,7 +57,7 @@ class HipCache:
         sources: Folder of the HIP sources.
     """
 
-    folder: Path = field(default_factory=lambda: user_cache() / "hip")
+    folder: Path = field(default_factory=lambda: default_cache() / "hip")
     sources: Path = SOURCES
 
     def build(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import time
@@ -21,18 +22,19 @@ from typing import Final
 from kernels.device import GFX950
 from kernels.errors import CompileError, InputError, KernelError, TimedOutError
 from kernels.native import HipKernel
-from kernels.toolchain import LLVM_OLDEST, llvm_tools, rocm_tools
+from kernels.toolchain import LLVM_OLDEST, llvm_tools, rocm_tools, said
 
 COMPILER_VARIABLE: Final = "MXFP4_HIP_COMPILER"  # path or name of the hipcc or clang to use
 SOURCES: Final = Path(__file__).parent / "hip"
 FLAGS: Final = (
     "-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-std=c++17", "-O3", "-S",
+    "-mcode-object-version=5",  # the newest that every ROCm with gfx950 loads, whichever clang is the compiler
     "-Wno-unused-command-line-argument",
 )  # fmt: skip
 ENVIRONMENT: Final = {"HIP_PLATFORM": "amd", "LC_ALL": "C"}
 ADDED_FLAGS: Final = ("HIPCC_COMPILE_FLAGS_APPEND", "HIPCC_LINK_FLAGS_APPEND", "CCC_OVERRIDE_OPTIONS")
 TIMEOUT_S: Final = 100.0  # of one build; the largest of this package takes a few seconds
-PROBE_TIMEOUT_S: Final = 20.0
+LINKER: Final = "ld.lld"
 MESSAGE_LENGTH: Final = 300  # characters kept of a diagnostic in the one-line message
 _KILLED: Final = (-9, 128 + 9)  # SIGKILL, as the process itself or a wrapper reports it
 _INCLUDE: Final = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -59,6 +61,10 @@ class HipCompiler:
 
     def __str__(self) -> str:
         return f"{self.command} ({self.version})"
+
+    def linker(self) -> str | None:
+        """Path of the ``ld.lld`` that makes code objects; None if there is none."""
+        return shutil.which(said(str(self.clang), f"--print-prog-name={LINKER}").strip() or LINKER)
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,8 @@ def find_compiler() -> HipCompiler:
         found = probe_compiler(named)
         if found is None:
             raise InputError(
-                f"{COMPILER_VARIABLE}={named} is no hipcc or clang {LLVM_OLDEST} or newer with the AMDGPU target"
+                f"{COMPILER_VARIABLE}={named} does not compile for gfx950: "
+                f"name a hipcc, or a clang {LLVM_OLDEST} or newer with the AMDGPU target"
             )
         return found
     for candidate in (*rocm_tools("hipcc"), *llvm_tools("clang")):
@@ -114,23 +121,17 @@ def find_compiler() -> HipCompiler:
 @cache
 def probe_compiler(command: str) -> HipCompiler | None:
     """``command``, asked once a process, or None where it does not compile for gfx950."""
-    said = _said(command, "--version")
-    version = re.search(r"clang version (\d+).*", said)
-    if version is None or int(version[1]) < LLVM_OLDEST or "amdgcn" not in _said(command, "--print-targets"):
-        return None
-    toolkit = re.search(r"HIP version: \S+", said)
-    folder = re.search(r"(?m)^InstalledDir: (.*)$", said)
+    answer = said(command, "--version")
+    version = re.search(r"clang version (\d+).*", answer)
+    folder = re.search(r"(?m)^InstalledDir: (.*)$", answer)
     clang = Path(folder[1]) / "clang" if folder else Path(command)
+    if not clang.exists():
+        clang = Path(command)
+    if version is None or int(version[1]) < LLVM_OLDEST or "amdgcn" not in said(str(clang), "--print-targets"):
+        return None
+    toolkit = re.search(r"HIP version: \S+", answer)
     words = [match[0] for match in (toolkit, version) if match is not None]
-    return HipCompiler(Path(command), clang if clang.exists() else Path(command), ", ".join(words))
-
-
-def _said(command: str, argument: str) -> str:
-    try:
-        done = subprocess.run([command, argument], capture_output=True, text=True, check=False, timeout=PROBE_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout
+    return HipCompiler(Path(command), clang, ", ".join(words))
 
 
 def build_key(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,15 +20,15 @@ from triton.backends.compiler import GPUTarget
 import kernels
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.errors import InputError
+from kernels.hip_compiler import LINKER, find_compiler
 from kernels.table_sources import user_tables
 from kernels.tables import is_stale, load_table, tables_folder
+from kernels.toolchain import LLVM_OLDEST, llvm_tool
 
 Status = Literal["ok", "missing", "warning"]
 TRITON_RANGE = ((3, 6), (3, 9))  # tested minor versions, both ends included
 TORCH_FROM = (2, 9)
 PYTHON_FROM = (3, 10)
-LLVM_OLDEST, LLVM_NEWEST = 20, 30  # versions looked for; gfx950 is known from 20 on
-PROBE_TIMEOUT_S = 20
 
 
 @dataclass(frozen=True)
@@ -119,43 +117,22 @@ def _cross_compiler() -> Check:
     )
 
 
-def _rocm_tool(name: str) -> str | None:
-    """Path of a ROCm program: on PATH, under $ROCM_PATH, or in the usual place."""
-    folders = [os.environ.get("ROCM_PATH"), "/opt/rocm"]
-    places = [str(Path(folder) / "bin" / name) for folder in folders if folder]
-    return next((found for found in map(shutil.which, [name, *places]) if found), None)
-
-
-def _llvm_tool(name: str, listing: str) -> str | None:
-    """Path of an LLVM program whose ``listing`` of targets has AMDGPU: ROCm's, the newest ``name-22``, ``name``."""
-    versioned = [f"{name}-{version}" for version in range(LLVM_NEWEST, LLVM_OLDEST - 1, -1)]
-    for candidate in ("/opt/rocm/llvm/bin/" + name, *versioned, name):
-        found = shutil.which(candidate)
-        if found is not None and "amdgcn" in _output(found, listing):
-            return found
-    return None
-
-
 def _hip_compiler() -> Check:
-    hipcc, clang = _rocm_tool("hipcc"), _llvm_tool("clang", "--print-targets")
-    if hipcc is not None or clang is not None:
-        return Check("hip compiler", "ok", hipcc or f"{clang}, for device code only")
-    cure = f"install ROCm, or clang {LLVM_OLDEST} or newer with the AMDGPU target"
-    return Check("hip compiler", "missing", "neither hipcc nor a clang for AMDGPU", cure)
-
-
-def _output(program: str, argument: str) -> str:
     try:
-        done = subprocess.run([program, argument], capture_output=True, text=True, check=False, timeout=PROBE_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout
+        compiler = find_compiler()
+    except InputError as error:
+        found, _, cure = str(error).partition(": ")
+        return Check("hip compiler", "missing", found, cure)
+    if compiler.linker() is None:
+        found = f"{compiler}, without {LINKER}: it compiles for the simulator, not for a GPU"
+        return Check("hip compiler", "warning", found, "install lld of the same LLVM")
+    return Check("hip compiler", "ok", str(compiler))
 
 
 def _objdump() -> Check:
-    found = _llvm_tool("llvm-objdump", "--version")
+    found = llvm_tool("llvm-objdump")
     if found is not None:
-        return Check("llvm-objdump", "ok", found)
+        return Check("llvm-objdump", "ok", str(found))
     cure = f"install ROCm, or LLVM {LLVM_OLDEST} or newer"
     return Check("llvm-objdump", "missing", "prebuilt code objects cannot be read", cure)
 

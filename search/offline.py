@@ -17,6 +17,7 @@ from kernels.device import GFX950, DeviceKey
 from kernels.errors import CompileError, IllegalConfigError, KernelError, TimedOutError
 from kernels.families import FAMILIES
 from kernels.program import Program
+from kernels.user_cache import default_cache
 from search.compiled import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts, load_calls
 from search.compiler_output import diagnostic_line
 from search.evaluate import Candidate, Evaluation, Outcome, Value
@@ -31,12 +32,6 @@ from search.worker import WorkerDied, WorkerPool, WorkerTimedOut
 PROTOCOL = f"offline-{MODEL_VERSION}"
 TIMEOUT_S = 120.0  # of one candidate; a compilation takes about one second
 KILLED_FROM_OUTSIDE = "SIGKILL"  # by the user, or for memory that other processes took: not the compiler's doing
-
-
-def default_cache() -> Path:
-    """Folder of compiled kernels: ``$XDG_CACHE_HOME/mxfp4-tune`` or ``~/.cache/mxfp4-tune``."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "mxfp4-tune"
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ class OfflineEvaluator:
     Args:
         device: What to compile for; gfx950 with any number of compute units.
         jobs: Worker processes; None takes one a core.
-        cache: Folder of compiled kernels; None takes :func:`default_cache`.
+        cache: Folder of compiled kernels; None takes :func:`~kernels.user_cache.default_cache`.
         timeout_s: Limit of one candidate.
     """
 

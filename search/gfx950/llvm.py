@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 import subprocess
 from pathlib import Path
 
+from kernels.toolchain import LLVM_OLDEST, llvm_tool
 from search.gfx950.simulator.findings import SimulationError, ToolNotFoundError
-
-OLDEST, NEWEST = 20, 30
-_ROCM = Path("/opt/rocm/llvm/bin")
 
 
 def find_tool(name: str) -> Path:
@@ -19,19 +15,11 @@ def find_tool(name: str) -> Path:
     Raises:
         ToolNotFoundError: None of them is LLVM 20 or newer.
     """
-    versioned = [f"{name}-{version}" for version in range(NEWEST, OLDEST - 1, -1)]
-    for candidate in (str(_ROCM / name), *versioned, name):
-        found = shutil.which(candidate)
-        if found is not None and _version(found) >= OLDEST:
-            return Path(found)
-    raise ToolNotFoundError(f"{name} not found: install ROCm or LLVM >= {OLDEST} ({name}-{OLDEST} or newer on PATH)")
-
-
-def _version(tool: str) -> int:
-    """Major LLVM version that ``tool`` prints; 0 if it prints none."""
-    done = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
-    match = re.search(r"LLVM version (\d+)", done.stdout)
-    return int(match[1]) if match else 0
+    found = llvm_tool(name)
+    if found is None:
+        oldest = f"{name}-{LLVM_OLDEST} or newer on PATH"
+        raise ToolNotFoundError(f"{name} not found: install ROCm or LLVM >= {LLVM_OLDEST} ({oldest})")
+    return found
 
 
 def run_tool(name: str, *arguments: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from result_rows import only, predicted, results
 
 from kernels.device import GFX950, DeviceKey
+from kernels.hip_compiler import HipCompiler
 from kernels.tables import TunedTable, write_table
 from search import doctor
 from search.doctor import Check, examine
@@ -69,25 +70,32 @@ def test_compiler_for_gfx950_needs_the_amd_backend(monkeypatch: pytest.MonkeyPat
     assert check("gfx950 code").status == "missing"
 
 
-def program(folder: Path, name: str, prints: str) -> None:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\necho '{prints}'\n")
-    path.chmod(0o755)
+def test_missing_hip_compiler_is_cured_by_installing_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MXFP4_HIP_COMPILER", str(tmp_path / "nothing"))
+    found = check("hip compiler")
+    assert found.status == "missing"
+    assert found.detail == f"MXFP4_HIP_COMPILER={tmp_path}/nothing does not compile for gfx950"
+    assert found.cure.startswith("name a hipcc, or a clang 20 or newer")
 
 
-def test_clang_counts_only_with_the_amdgpu_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hip_compiler_without_a_linker_serves_the_simulator_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = HipCompiler(Path("/rocm/bin/hipcc"), Path("/rocm/llvm/bin/clang"), "clang version 20.0.0")
+    monkeypatch.setattr(doctor, "find_compiler", lambda: compiler)
+    assert check("hip compiler").status == "warning"
+    assert "not for a GPU" in check("hip compiler").detail
+    monkeypatch.setattr(HipCompiler, "linker", lambda self: "/rocm/llvm/bin/ld.lld")
+    assert check("hip compiler") == Check("hip compiler", "ok", "/rocm/bin/hipcc (clang version 20.0.0)")
+
+
+def test_disassembler_of_an_old_llvm_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "llvm-objdump"
+    program.write_text("#!/bin/sh\necho LLVM version 19.1.0\n")
+    program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("ROCM_PATH", raising=False)
-    program(tmp_path, "clang", "x86-64")
-    if not Path("/opt/rocm").exists():
-        assert check("hip compiler").status == "missing"
-        program(tmp_path, "clang-21", "amdgcn - AMD GCN GPUs")
-        assert check("hip compiler").detail == f"{tmp_path}/clang-21, for device code only"
-    rocm = tmp_path / "rocm"
-    (rocm / "bin").mkdir(parents=True)
-    program(rocm / "bin", "hipcc", "")
-    monkeypatch.setenv("ROCM_PATH", str(rocm))
-    assert check("hip compiler").detail == f"{rocm}/bin/hipcc"
+    monkeypatch.setattr("kernels.toolchain.ROCM_DEFAULT", tmp_path / "none")
+    assert check("llvm-objdump").status == "missing"
+    program.write_text("#!/bin/sh\necho LLVM version 20.1.0\n")
+    assert check("llvm-objdump") == Check("llvm-objdump", "ok", str(program))
 
 
 def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the dispatcher costs beside a raw launch, what graph replay saves, and a small model end to end. Needs a GPU.
+"""What the dispatcher costs beside a raw launch, and a small model end to end. Needs a GPU.
 
 Usage: python benchmarks/dispatch_overhead.py [--output FOLDER] [--repeats 31] [--skip-model]
 
@@ -42,7 +42,6 @@ Launch = Callable[[], object]
 Row = dict[str, object]
 LAYERS = ((2880, 512), (2112, 7168), (7168, 2048))  # N, K of competition shapes; the last is DeepSeek-R1's o_proj.tp8
 ROWS = (1, 4, 16, 64, 256)
-GRAPH_ROWS = (1, 4, 16)
 MODEL_ROWS = (1, 16, 64)
 HIDDEN, INTERMEDIATE = 7168, 2048  # DeepSeek-R1: hidden_size, moe_intermediate_size (its shared expert)
 HOST_CALLS, GRAPH_CALLS = 100, 50
@@ -160,25 +159,6 @@ def overhead(dispatcher: Dispatcher, shape: GemmShape, repeats: int) -> Row:
     return row
 
 
-def replayed(dispatcher: Dispatcher, shape: GemmShape, repeats: int) -> Row:
-    """Graph replay, with its two copies, against the plain call."""
-    a = torch.randn(shape.M, shape.K, device="cuda").to(torch.bfloat16)
-    weight = PackedWeight.from_dense(torch.randn(shape.N, shape.K, device="cuda"))
-    timed = measure(
-        {
-            "plain": lambda: dispatcher.gemm(a, weight, graph=False),
-            "graph": lambda: dispatcher.gemm(a, weight, graph=True),
-        },
-        repeats,
-        device=False,  # a replay cannot be captured
-    )
-    wrong = compare(dispatcher.gemm(a, weight, graph=True), mxfp4_gemm_reference(a, weight)).mismatches
-    row: Row = {"shape": str(shape), "graphs_held": len(dispatcher.graphs), "wrong": wrong}
-    for name, value in timed.items():
-        row[f"{name}_host_us"], row[f"{name}_wall_us"] = value.host_us, value.wall_us
-    return row
-
-
 class Mlp(nn.Module):
     """DeepSeek-R1's shared expert: gate and up in one layer, SwiGLU, down."""
 
@@ -287,12 +267,10 @@ def main() -> None:
         parser.error("needs a GPU that torch can use")
     dispatcher = load_dispatcher(device)
     shapes = [GemmShape(M, N, K) for N, K in LAYERS for M in ROWS]
-    few = [GemmShape(M, N, K) for N, K in LAYERS for M in GRAPH_ROWS]
     found: dict[str, list[Row]] = {}
     where = f"{torch.cuda.get_device_name()} ({device}), torch {torch.__version__}, Triton {triton.__version__}"
     text = f"# Cost of the dispatcher on {where}\n\n"
     found["A dispatched call beside raw launches"] = [overhead(dispatcher, shape, options.repeats) for shape in shapes]
-    found["Graph replay beside the plain call"] = [replayed(dispatcher, shape, options.repeats) for shape in few]
     if not options.skip_model:
         found["DeepSeek-R1's shared expert, two layers"] = model(options.repeats)
     for title, rows in found.items():

@@ -15,6 +15,7 @@ from kernels.dispatcher import Dispatcher
 from kernels.misses import MissRecorder
 from kernels.operands import as_output, as_rows, check_shuffled, in_shape_of
 from kernels.planner import Choice
+from kernels.problem import GemmShape
 from kernels.reference import mxfp4_gemm_reference, to_bf16
 from kernels.table_sources import load_device_tables, table_path, user_misses, user_tables
 from kernels.weights import PackedWeight
@@ -72,6 +73,12 @@ def _say_how_cpu_tensors_are_computed() -> None:
     LOGGER.warning("no GPU tensors: mxfp4_gemm runs through %s", how)
 
 
+@functools.cache
+def _noting() -> Dispatcher | None:
+    """Who notes what the reference computes: the dispatcher of gfx950 where ``MXFP4_MISSES`` was set, else None."""
+    return None if user_misses() is None else default_dispatcher(None)
+
+
 def _serving(a: torch.Tensor) -> Dispatcher | None:
     """Who serves the device of ``a``; None where only the reference can."""
     deterministic = torch.are_deterministic_algorithms_enabled()
@@ -87,6 +94,9 @@ def _reference(a: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None) 
     if a.device != weight.device:
         raise ValueError(f"a is on {a.device}, the weight on {weight.device}")
     if rows.shape[0]:
+        noting = _noting()
+        if noting is not None:
+            noting.note(GemmShape(rows.shape[0], weight.N, weight.K))
         product.copy_(to_bf16(mxfp4_gemm_reference(rows, weight)))
     return in_shape_of(product, a, out)
 
@@ -105,15 +115,20 @@ def mxfp4_gemm(
         a: [..., K] bfloat16; rows may be strided, M may be 0.
         weight: [N, K] on the same device.
         out: [..., N] bfloat16, contiguous; allocated if not given.
-        graph: Replay the launches as a captured graph (64 rows at most); default: where the table's row says so.
+        graph: Replay the launches as a captured graph: for calls of at most 64 rows whose tensors lie where those of
+            a recent call lay, see :mod:`kernels.graphs`. Default: where the table's row says so.
 
     Returns:
         [..., N] bfloat16: ``out``, or a new tensor.
 
     Raises:
+        TypeError: ``weight`` is no ``PackedWeight``, or ``a`` no tensor.
         ValueError: A tensor has another shape, dtype, layout or device, or needs a gradient.
         InputError: A table of this device cannot be read.
     """
+    if not (isinstance(weight, PackedWeight) and isinstance(a, torch.Tensor)):
+        found = f"{type(a).__name__}, {type(weight).__name__}"
+        raise TypeError(f"mxfp4_gemm takes a tensor and a PackedWeight (from PackedWeight.from_dense), got {found}")
     if torch.compiler.is_compiling():
         product = ops.gemm(a, weight.data, weight.scale)
         return product if out is None else out.copy_(product)

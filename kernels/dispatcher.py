@@ -10,7 +10,7 @@ import torch
 from kernels import interpreter
 from kernels.defaults import default_choice
 from kernels.device import DeviceKey
-from kernels.graphs import GraphCache, Static
+from kernels.graphs import GraphCache, Pointers
 from kernels.misses import MissRecorder
 from kernels.operands import as_output, as_rows, check_shuffled, in_shape_of
 from kernels.plan import Addresses
@@ -83,7 +83,8 @@ class Dispatcher:
             a: [..., K] bfloat16 on the weight's device; rows may be strided. No rows give no launch.
             weight: [N, K].
             out: [..., N] bfloat16, contiguous, on the same device; allocated if not given.
-            graph: Replay the launches as a captured graph; default: where the table's row says so.
+            graph: Replay the launches as a captured graph where the addresses recur, see :mod:`kernels.graphs`;
+                default: where the table's row says so.
 
         Returns:
             ``out``, or a new tensor.
@@ -98,7 +99,7 @@ class Dispatcher:
             planned, pointers = self._planned(rows, weight.data, weight.scale, product)
             planned.calls += 1
             wanted = planned.graph if graph is None else graph
-            if not (wanted and self.graphs.run(self, weight, rows, product)):
+            if not (wanted and self.graphs.run(planned.plan, weight, rows, pointers)):
                 _launch(planned, pointers, weight.data)
         return in_shape_of(product, a, out)
 
@@ -115,39 +116,25 @@ class Dispatcher:
             _launch(planned, pointers, data)
         return in_shape_of(product, a, out)
 
-    def prepare(self, weight: PackedWeight, rows: Iterable[int], *, graph: bool = False) -> None:
+    def prepare(self, weight: PackedWeight, rows: Iterable[int]) -> None:
         """Choose, compile and load the kernels for ``weight`` at each M of ``rows``, so that no call has to.
 
         That holds for contiguous operands at multiples of 16 bytes; others get their plan with the first call.
-
-        Args:
-            weight: For the plans any weight of its extents would do; graphs belong to this one.
-            rows: Values of M.
-            graph: Also capture, for replay on the current stream.
         """
         for M in rows:
             self.planned(M, weight)
-            if graph:
-                self.gemm(weight.data.new_zeros((M, weight.K), dtype=torch.bfloat16), weight, graph=True)
 
     def planned(self, M: int, weight: PackedWeight) -> Planned:
         """The plan of calls with M contiguous, aligned rows; compiled now if there is none."""
         return self._planner.planned((M, weight.N, weight.K, weight.K, 0, weight.data.get_device()))
 
-    def allocate(self, M: int, weight: PackedWeight) -> Static:
-        """Buffers of a captured product."""
-        planned = self.planned(M, weight)
-        a, out = (weight.data.new_empty((M, width), dtype=torch.bfloat16) for width in (weight.K, weight.N))
-        return Static(a, out, weight.data.new_empty(planned.plan.workspace_bytes))
-
-    def launch(self, static: Static, weight: PackedWeight) -> None:
-        """Launch a product on the buffers of :meth:`allocate`."""
-        planned, pointers = self._planned(static.a, weight.data, weight.scale, static.out)
-        _run(planned, (*pointers, static.workspace.data_ptr()), weight.data.get_device())
+    def note(self, shape: GemmShape) -> None:
+        """Record ``shape`` as missed if no row serves it, without planning it: somebody else computes it."""
+        self._planner.note(shape)
 
     def _planned(
         self, a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor, out: torch.Tensor
-    ) -> tuple[Planned, tuple[int, int, int, int]]:
+    ) -> tuple[Planned, Pointers]:
         """The plan for matrices [M, K] and [M, N], and the addresses of the four tensors."""
         index = data.get_device()
         if a.get_device() != index or (index < 0 and a.device != data.device):
@@ -160,7 +147,7 @@ class Dispatcher:
         return self._planner.planned((M, out.shape[1], K, a.stride(0), misaligned, index)), pointers
 
 
-def _launch(planned: Planned, pointers: tuple[int, int, int, int], data: torch.Tensor) -> None:
+def _launch(planned: Planned, pointers: Pointers, data: torch.Tensor) -> None:
     """Run a plan with a workspace that is free for the stream's next call as soon as this one returns."""
     size = planned.plan.workspace_bytes
     workspace = data.new_empty(size) if size else None

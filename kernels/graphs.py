@@ -1,11 +1,14 @@
-"""Replay of captured launches, for shapes whose time is the launching: opt-in, bounded, freed with the weight.
+"""Replay of captured launches, for products of several kernels whose time is the launching: opt-in, bounded.
 
-A captured product belongs to one weight, whose memory its kernels read in place, and to one stream, on which the
-input is copied in, the graph replayed and the result copied out: the caller's work before and after is ordered by
-that stream alone, and two streams never share the buffers.
+A captured product reads and writes the caller's own tensors, at the addresses of the call that it was captured for,
+and is replayed for calls with exactly these addresses: nothing is copied, and the caller's stream alone orders it with
+the work before and after. Addresses recur wherever the same calls follow one another, as in the steps of a decoding
+loop, whose tensors torch's allocator puts in the same places, and wherever the caller keeps its buffers. A call with
+addresses that were not seen lately is launched plainly. The rejected alternative, buffers with fixed addresses and
+copies in and out, makes three launches where the product itself has one to three.
 
 While a product is captured, CUDA refuses other threads that synchronise the whole device, and torch those that draw
-random numbers on the GPU. ``Dispatcher.prepare(..., graph=True)`` captures ahead of time.
+random numbers on the GPU. Two calls on the buffers to come capture ahead of time.
 """
 
 from __future__ import annotations
@@ -14,17 +17,23 @@ import itertools
 import logging
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
+from triton.runtime import driver
 
+from kernels.plan import Plan
 from kernels.weights import PackedWeight
 
 LOGGER = logging.getLogger(__name__)
 MAX_GRAPHS = 1024  # of one dispatcher: three batch sizes of a model with 300 layers; the least recently used goes first
-MAX_ROWS = 64  # above, the kernels take longer than their launches and the two copies cost more than they save
+MAX_ROWS = 64  # above, the kernels take longer than their launches
+RECENT = 8  # calls of a weight among which a second one with the same addresses is looked for
+
+Pointers = tuple[int, int, int, int]  # addresses of a, data, scale and out
 
 
 class CaptureError(Exception):
@@ -34,13 +43,13 @@ class CaptureError(Exception):
 class GraphBackend(Protocol):
     """What captures and replays: the GPU's runtime, or a stand-in for tests."""
 
-    def available(self, device: torch.device) -> bool:
-        """Whether replay is possible on ``device`` now; not while the caller captures a graph of its own."""
+    def available(self, index: int) -> bool:
+        """Whether replay is possible on GPU ``index`` now; not while the caller captures a graph of its own."""
 
-    def stream(self, device: torch.device) -> int:
+    def stream(self, index: int) -> int:
         """Handle of the caller's current stream."""
 
-    def capture(self, launch: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    def capture(self, launch: Callable[[], None], index: int) -> Callable[[], None]:
         """Capture what ``launch`` launches, without running it; the result replays it on the current stream.
 
         Raises:
@@ -56,27 +65,28 @@ class CudaGraphs:
     another thread works on. Captures therefore keep one stream a device, of the priority that callers rarely use.
     """
 
-    _streams: dict[torch.device, torch.cuda.Stream] = field(default_factory=dict)
+    _streams: dict[int, torch.cuda.Stream] = field(default_factory=dict)
 
-    def available(self, device: torch.device) -> bool:
-        """Whether ``device`` is a GPU and the caller is not capturing a graph of its own."""
-        return device.type == "cuda" and not torch.cuda.is_current_stream_capturing()
+    def available(self, index: int) -> bool:
+        """Whether there is a GPU (index -1: none) and the caller is not capturing a graph of its own."""
+        return index >= 0 and not torch.cuda.is_current_stream_capturing()
 
-    def stream(self, device: torch.device) -> int:
-        """Handle of the caller's current stream."""
-        return torch.cuda.current_stream(device).cuda_stream
+    def stream(self, index: int) -> int:
+        """Handle of the caller's current stream, as Triton asks for it: ten times cheaper than a Stream object."""
+        handle: int = driver.active.get_current_stream(index)
+        return handle
 
-    def capture(self, launch: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    def capture(self, launch: Callable[[], None], index: int) -> Callable[[], None]:
         """Capture on a stream of its own; other threads may go on launching and allocating meanwhile.
 
         Raises:
             CaptureError: The runtime refused.
         """
-        if device not in self._streams:
-            self._streams[device] = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+        if index not in self._streams:
+            self._streams[index] = torch.cuda.Stream(index, priority=-1)  # type: ignore[no-untyped-call]
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.stream(self._streams[device]):
+            with torch.cuda.stream(self._streams[index]):
                 graph.capture_begin(capture_error_mode="thread_local")
                 try:
                     launch()
@@ -89,57 +99,38 @@ class CudaGraphs:
 
 
 @dataclass(frozen=True, eq=False)
-class Static:
-    """Buffers with the addresses that graphs were captured with, shared by the graphs of one shape and stream.
+class Workspace:
+    """Memory between the kernels of a product, shared by the graphs of one stream: a replay is one unit of its order.
 
     Args:
-        a: [M, K] bfloat16.
-        out: [M, N] bfloat16.
-        workspace: Bytes, may be empty.
-        lock: Held from copying the input in to copying the result out: threads may share a stream.
+        memory: Bytes.
     """
 
-    a: torch.Tensor
-    out: torch.Tensor
-    workspace: torch.Tensor
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-class Recorder(Protocol):
-    """Knows the launches of a product."""
-
-    def allocate(self, M: int, weight: PackedWeight) -> Static:
-        """Buffers for M rows, taken on the current stream."""
-
-    def launch(self, static: Static, weight: PackedWeight) -> None:
-        """Launch the product of ``static.a`` and ``weight`` into ``static.out``."""
+    memory: torch.Tensor
 
 
 @dataclass(eq=False)
 class _Captured:
-    """A graph of one weight, M and stream; ``static`` is None where the capture failed: it is not tried again."""
+    """A graph, with the memory that it needs."""
 
-    addresses: tuple[int, int]  # of the weight's tensors when captured
-    static: Static | None
-    replay: Callable[[], None] | None
+    replay: Callable[[], None]
+    workspace: Workspace | None
     used: int = 0
 
-    def run(self, a: torch.Tensor, out: torch.Tensor) -> bool:
-        if self.static is None or self.replay is None:
-            return False
-        with self.static.lock:
-            self.static.a.copy_(a)
-            self.replay()
-            out.copy_(self.static.out)
-        return True
+
+Key = tuple[int, ...]  # M, row stride of A, the stream's handle, the four addresses
 
 
-Key = tuple[int, int]  # M and the stream's handle
+@dataclass(frozen=True, eq=False)
+class _OfWeight:
+    graphs: dict[Key, _Captured] = field(default_factory=dict)
+    recent: deque[Key] = field(default_factory=lambda: deque(maxlen=RECENT))
+    refused: set[int] = field(default_factory=set)  # values of M whose capture failed: it is not tried again
 
 
 @dataclass(frozen=True, eq=False)
 class GraphCache:
-    """Captured products by weight, M and stream; at most ``limit`` of them.
+    """Captured products by weight, stream and addresses; at most ``limit`` of them, freed with the weight.
 
     Args:
         backend: What captures.
@@ -148,87 +139,91 @@ class GraphCache:
 
     backend: GraphBackend = field(default_factory=CudaGraphs)
     limit: int = MAX_GRAPHS
-    _by_weight: weakref.WeakKeyDictionary[PackedWeight, dict[Key, _Captured]] = field(
-        default_factory=weakref.WeakKeyDictionary
+    _by_weight: weakref.WeakKeyDictionary[PackedWeight, _OfWeight] = field(default_factory=weakref.WeakKeyDictionary)
+    _workspaces: weakref.WeakValueDictionary[tuple[int, int, int], Workspace] = field(
+        default_factory=weakref.WeakValueDictionary
     )
-    _statics: weakref.WeakValueDictionary[tuple[int, ...], Static] = field(default_factory=weakref.WeakValueDictionary)
     _clock: itertools.count[int] = field(default_factory=itertools.count)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __len__(self) -> int:
         """Graphs held now."""
         with self._lock:
-            return sum(len(graphs) for graphs in self._by_weight.values())
+            return sum(len(mine.graphs) for mine in self._by_weight.values())
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the buffers that the graphs hold; graphs of one shape and stream share theirs."""
+        """Bytes of the workspaces that the graphs hold; those of one stream and size share theirs."""
         with self._lock:
-            statics = list(self._statics.values())
-        return sum(t.numel() * t.element_size() for static in statics for t in (static.a, static.out, static.workspace))
+            return sum(workspace.memory.numel() for workspace in list(self._workspaces.values()))
 
-    def run(self, recorder: Recorder, weight: PackedWeight, a: torch.Tensor, out: torch.Tensor) -> bool:
-        """Compute ``out`` by replay, capturing first if need be.
+    def run(self, plan: Plan, weight: PackedWeight, a: torch.Tensor, pointers: Pointers) -> bool:
+        """Run ``plan`` by replay; the second of two near calls with the same addresses captures first.
 
         Args:
-            recorder: What to capture.
+            plan: What to capture.
             weight: Whose memory the kernels read in place.
-            a: [M, K], copied.
-            out: [M, N], copied to.
+            a: [M, K].
+            pointers: The addresses of this call.
 
         Returns:
-            False where replay is no option and nothing was done: more than ``MAX_ROWS`` rows, no GPU, the caller
-            captures a graph of its own, or the capture failed, now or before.
+            False where nothing was done: more than ``MAX_ROWS`` rows, no GPU, the caller captures a graph of its own,
+            addresses that are new, or a capture that failed, now or before.
         """
-        if a.shape[0] > MAX_ROWS or not self.backend.available(a.device):
+        M, index = a.shape[0], a.get_device()
+        if M > MAX_ROWS or not self.backend.available(index):
             return False
-        key = (a.shape[0], self.backend.stream(a.device))
-        addresses = (weight.data.data_ptr(), weight.scale.data_ptr())
-        captured = self._by_weight.get(weight, {}).get(key)
-        if captured is None or captured.addresses != addresses:
-            captured = self._capture(recorder, weight, key, addresses)
+        key = (M, a.stride(0), self.backend.stream(index), *pointers)
+        mine = self._by_weight.get(weight)
+        captured = None if mine is None else mine.graphs.get(key)
+        if captured is None:
+            captured = self._seen_again(plan, weight, key)
+        if captured is None:
+            return False
         captured.used = next(self._clock)
-        return captured.run(a, out)
+        captured.replay()
+        return True
 
-    def _capture(self, recorder: Recorder, weight: PackedWeight, key: Key, addresses: tuple[int, int]) -> _Captured:
+    def _seen_again(self, plan: Plan, weight: PackedWeight, key: Key) -> _Captured | None:
+        """The graph for ``key``, captured now if a recent call had it; None where it is new or was refused."""
         with self._lock:
-            graphs = self._by_weight.setdefault(weight, {})
-            captured = graphs.get(key)
-            if captured is None or captured.addresses != addresses:  # no other thread was faster
-                captured = graphs[key] = self._captured(recorder, weight, key, addresses)
-                captured.used = next(self._clock)
-                self._evict()
+            mine = self._by_weight.setdefault(weight, _OfWeight())
+            captured = mine.graphs.get(key)  # another thread may have been faster
+            if captured is not None or key[0] in mine.refused:
+                return captured
+            if key not in mine.recent:
+                mine.recent.append(key)
+                return None
+            try:
+                captured = mine.graphs[key] = self._capture(plan, weight, key)
+            except CaptureError as error:
+                mine.refused.add(key[0])
+                shape = f"{key[0]}x{weight.N}x{weight.K}"
+                LOGGER.warning("%s is not replayed as a graph (%s); plain launches serve", shape, error)
+                return None
+            captured.used = next(self._clock)
+            self._evict()
             return captured
 
-    def _captured(self, recorder: Recorder, weight: PackedWeight, key: Key, addresses: tuple[int, int]) -> _Captured:
-        static = self._static(recorder, weight, key)
-        with static.lock:
-            recorder.launch(static, weight)  # plainly first: the runtime may load code at a first launch only
-        borrowed = weakref.ref(weight)
+    def _capture(self, plan: Plan, weight: PackedWeight, key: Key) -> _Captured:
+        index, (_, _, stream, a, data, scale, out) = weight.data.get_device(), key
+        workspace = self._workspace(weight, index, stream, plan.workspace_bytes)
+        addresses = (a, data, scale, out, 0 if workspace is None else workspace.memory.data_ptr())
+        return _Captured(self.backend.capture(lambda: plan.run(addresses), index), workspace)
 
-        def launch() -> None:  # a graph must not keep its weight alive
-            alive = borrowed()
-            assert alive is not None
-            recorder.launch(static, alive)
-
-        try:
-            return _Captured(addresses, static, self.backend.capture(launch, weight.device))
-        except CaptureError as error:
-            shape = f"{key[0]}x{weight.N}x{weight.K}"
-            LOGGER.warning("%s is not replayed as a graph (%s); plain launches serve", shape, error)
-            return _Captured(addresses, None, None)
-
-    def _static(self, recorder: Recorder, weight: PackedWeight, key: Key) -> Static:
-        place = (weight.N, weight.K, weight.device.index or 0, *key)
-        static = self._statics.get(place)
-        if static is None:
-            static = self._statics[place] = recorder.allocate(key[0], weight)
-        return static
+    def _workspace(self, weight: PackedWeight, index: int, stream: int, size: int) -> Workspace | None:
+        if not size:
+            return None
+        place = (index, stream, size)
+        workspace = self._workspaces.get(place)
+        if workspace is None:
+            workspace = self._workspaces[place] = Workspace(weight.data.new_empty(size))
+        return workspace
 
     def _evict(self) -> None:
         while len(self) > self.limit:
             graphs, key = min(
-                ((graphs, key) for graphs in list(self._by_weight.values()) for key in graphs),
+                ((mine.graphs, key) for mine in list(self._by_weight.values()) for key in mine.graphs),
                 key=lambda item: item[0][item[1]].used,
             )
             del graphs[key]

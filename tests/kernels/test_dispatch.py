@@ -21,6 +21,7 @@ from kernels.problem import GemmShape
 from kernels.reference import mxfp4_gemm_reference, to_bf16
 from kernels.tables import Made, TableRow, TunedTable, write_table
 from kernels.weights import PackedWeight
+from search.shapes import load_shapes
 
 DISPATCHED = Path(__file__).with_name("dispatched.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,6 +79,8 @@ def test_the_next_call_leaves_an_earlier_result_alone(interpreted: dict[str, obj
 def test_a_graph_is_captured_once_a_weight_and_freed_with_it(interpreted: dict[str, object]) -> None:
     assert interpreted["graph: captures for two layers"] == 2
     assert interpreted["graph: graphs held for two layers"] == 2  # after three more were captured and freed
+    # 8 checks of 3 calls; the first call of each of the 5 weights is plain
+    assert (interpreted["graph: replays"], interpreted["plain: replays"]) == (19, 0)
 
 
 def test_the_entry_point_of_the_competition_gives_the_reference(interpreted: dict[str, object]) -> None:
@@ -177,6 +180,31 @@ def test_without_a_gpu_the_reference_answers_and_a_log_line_says_so(caplog: pyte
     )
     assert done.stdout.split() == ["64.0", "64.0"]  # 64 products of 1 and 1, which MXFP4 holds exactly
     assert done.stderr.count("the float64 reference") == 1
+
+
+def test_the_shapes_that_the_reference_serves_without_a_row_are_noted_for_the_sweep(tmp_path: Path) -> None:
+    write_table(tmp_path / "mine.yaml", TunedTable(GFX950, (row(8),)))
+    code = (
+        "import torch; from kernels import PackedWeight, mxfp4_gemm\n"
+        "for M, N, K in ((5, 64, 64), (8, 64, 64), (9, 64, 64), (3, 128, 192)):\n"
+        "    mxfp4_gemm(torch.ones(M, K, dtype=torch.bfloat16), PackedWeight.from_dense(torch.ones(N, K)))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment |= {"MXFP4_TABLES": str(tmp_path / "mine.yaml"), "MXFP4_MISSES": str(tmp_path / "misses.txt")}
+    subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""},
+        check=True,
+    )
+    assert load_shapes(tmp_path / "misses.txt").shapes == (GemmShape(8, 64, 64), GemmShape(16, 64, 64))
+
+
+def test_what_is_no_weight_or_no_tensor_is_refused_in_one_line() -> None:
+    a, dense = torch.zeros(3, 192, dtype=torch.bfloat16), torch.ones(64, 192)
+    with pytest.raises(TypeError, match=r"and a PackedWeight \(from .*\), got Tensor, Tensor$"):
+        mxfp4_gemm(a, dense)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="got list, PackedWeight"):
+        mxfp4_gemm(a.tolist(), PackedWeight.from_dense(dense))
 
 
 def test_the_reference_serves_batches_rows_in_out_and_bare_tensors() -> None:

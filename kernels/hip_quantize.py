@@ -45,17 +45,19 @@ def quantize_kernel(threads: int, groups: int, vector: int) -> HipKernel:
 
 
 def quantize_call(
-    M: int, K: int, kernel: HipKernel, *, a: str = "a", codes: str = "codes", scale: str = "a_scale"
-) -> KernelCall:
-    """The launch of ``kernel`` on a contiguous A [M, K].
+    M: int, K: int, kernel: HipKernel, *,
+    a: str = "a", codes: str = "codes", scale: str = "a_scale", stride_am: int | None = None,
+) -> KernelCall:  # fmt: skip
+    """The launch of ``kernel`` on A [M, K].
 
     Args:
         M: Rows, at least 1.
         K: Columns, a positive multiple of 64.
         kernel: From :func:`quantize_kernel`.
-        a: Buffer of A; a runner that is given strided rows replaces ``stride_am``.
+        a: Buffer of A, its values at multiples of 2 bytes.
         codes: Buffer [M, K//2].
         scale: Buffer of :func:`kernels.layouts.padded_scale_shape` (M, K//32).
+        stride_am: Elements from one row of A to the next; default K.
 
     Raises:
         ValueError: M or K is not legal.
@@ -64,5 +66,6 @@ def quantize_call(
         raise ValueError(f"cannot quantise [{M}, {K}]: M must be at least 1, K a positive multiple of {2 * BLOCK}")
     defines = kernel.defines
     coverage = QuantizeCoverage(M, K, kernel.threads, defines["QUANT_GROUPS"], defines["QUANT_VECTOR"])
-    args = {"a_ptr": a, "codes_ptr": codes, "scale_ptr": scale, "M": M, "K": K, "stride_am": K}
-    return KernelCall(kernel, coverage.grid, args, {}, coverage)
+    pointers: dict[str, str | int] = {"a_ptr": a, "codes_ptr": codes, "scale_ptr": scale}
+    extents = {"M": M, "K": K, "stride_am": K if stride_am is None else stride_am}
+    return KernelCall(kernel, coverage.grid, {**pointers, **extents}, {}, coverage)

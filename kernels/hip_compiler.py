@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -228,21 +229,32 @@ def _arguments(kernel: HipKernel, arch: str) -> tuple[str, ...]:
 def _run(command: Sequence[str], what: str, folder: Path, log: Path | None) -> None:
     """Run a compiler in ``folder``; its failure is an error of one line."""
     try:
-        done = subprocess.run(
-            command, cwd=folder, env=_environment(os.environ), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, errors="replace", check=False, timeout=TIMEOUT_S,
-        )  # fmt: skip
+        status, output = _finish(command, folder)
     except subprocess.TimeoutExpired as error:
         raise TimedOutError(f"{what}: compilation took longer than {TIMEOUT_S:.0f} s") from error
     except OSError as error:
         raise InputError(f"{command[0]} cannot be run: {error.strerror}") from error
     if log is not None:
-        log.write_text(done.stdout)
-    if done.returncode in _KILLED:
+        log.write_text(output)
+    if status in _KILLED:
         raise KernelError(f"{what}: the compiler was killed")
-    if done.returncode:
-        reason = diagnostic(done.stdout) or f"exit code {done.returncode}"
-        raise HipCompileError(reason if reason.startswith(f"{what}:") else f"{what}: {reason}", done.stdout)
+    if status:
+        reason = diagnostic(output) or f"exit code {status}"
+        raise HipCompileError(reason if reason.startswith(f"{what}:") else f"{what}: {reason}", output)
+
+
+def _finish(command: Sequence[str], folder: Path) -> tuple[int, str]:
+    """Exit status and output; where this process cannot wait, the wrapper and the compiler behind it end with it."""
+    with subprocess.Popen(
+        command, cwd=folder, env=_environment(os.environ), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=TIMEOUT_S)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        return process.returncode, output
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:

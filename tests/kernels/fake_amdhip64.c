@@ -16,7 +16,6 @@ typedef struct {
     char failing[64]; /* name of the call that fails */
     int status;       /* what it returns */
     int last_error, device, loaded, unloaded, launches;
-    unsigned long image_bytes; /* how much of an image to keep: its length is not told */
     unsigned char image[64];
     char symbol[256];
     Launch launch[MAX_LAUNCHES];

@@ -82,9 +82,9 @@ def sweep(
     from search.text_table import output_console
 
     request = SweepRequest(
-        shapes=_shapes(shapes or [], shapes_file or []), target=target, families=_names(families, "--families"), trials=trials,
-        time_budget_s=time_budget, sampler=sampler, results=results, storage=storage, jobs=jobs, seed=seed, fresh=fresh,
-        warm=warm,
+        shapes=_shapes(shapes or [], shapes_file or []), target=target, families=_names(families, "--families"),
+        trials=trials, time_budget_s=time_budget, sampler=sampler, results=results, storage=storage, jobs=jobs,
+        seed=seed, fresh=fresh, warm=warm,
     )  # fmt: skip
     console = output_console()
     with TerminalReporter(console) as reporter:

@@ -13,6 +13,8 @@ from kernels.problem import GemmShape
 from search.winners import shapes_of
 
 DOTS_PER_INCH = 120
+NARROW = 3.5  # below this ratio of the largest time to the least, the numbers of the axis are evenly spaced
+LOG_TICKS = ((30, (1, 1.5, 2, 3, 4, 6, 8)), (10000, (1, 2, 5)))  # else these of each decade, below these ratios
 
 
 def plot(frame: pd.DataFrame, folder: Path) -> list[Path]:
@@ -54,32 +56,50 @@ def _plot_shape(plt: Any, frame: pd.DataFrame, device: DeviceKey, shape: GemmSha
         part = rows[(rows["evidence"] == kind).fillna(False)]
         if len(part):
             path = folder / f"{device}-{shape}-{kind}.png"
-            _draw(
-                plt,
-                part["family"].astype(str),
-                part[column].astype(float),
-                f"{device}  {shape}",
-                f"{kind} time, us",
-                path,
-            )
+            figure = draw(plt, part["family"].astype(str), part[column].astype(float), f"{kind} time, us")
+            figure.suptitle(f"{device}  {shape}")
+            figure.savefig(path, dpi=DOTS_PER_INCH)
+            plt.close(figure)
             written.append(path)
     return written
 
 
-def _draw(plt: Any, families: pd.Series[str], times_us: pd.Series[float], title: str, label: str, path: Path) -> None:
-    figure, (search, compare) = plt.subplots(1, 2, figsize=(11, 4.5), sharey=True, layout="constrained")
+def draw(plt: Any, families: pd.Series[str], times_us: pd.Series[float], label: str) -> Any:
+    """Figure of one search.
+
+    Args:
+        plt: ``matplotlib.pyplot``.
+        families: Family of each trial, in the order of the search.
+        times_us: Their times.
+        label: Of the axis of times.
+    """
+    figure, (search, compare) = plt.subplots(1, 2, figsize=(11, 5), sharey=True, layout="constrained")
     numbers = pd.Series(range(1, len(times_us) + 1), index=times_us.index)
     names = sorted(families.unique())
     for name in names:
         mine = families == name
         search.scatter(numbers[mine], times_us[mine], s=10, label=name)
+    edge = 0.5 + 0.02 * len(times_us)
     search.step(numbers, times_us.cummin(), where="post", color="black", linewidth=1, label="best so far")
-    search.set(xlabel="ok trial", ylabel=label, yscale="log")
-    search.yaxis.set_major_formatter("{x:g}")
-    search.yaxis.set_minor_formatter("{x:g}")
-    search.legend(fontsize="small")
+    search.set(xlabel="ok trial", ylabel=label, xlim=(1 - edge, len(times_us) + edge))
+    search.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     compare.boxplot([times_us[families == name].to_numpy() for name in names])
-    compare.set_xticks(range(1, len(names) + 1), names, rotation=15, fontsize="small")
-    figure.suptitle(title)
-    figure.savefig(path, dpi=DOTS_PER_INCH)
-    plt.close(figure)
+    compare.set_xticks(range(1, len(names) + 1), names, rotation=20, ha="right", fontsize="small")
+    _time_axis(search, float(times_us.min()), float(times_us.max()))
+    for axes in (search, compare):
+        axes.grid(axis="y", alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=min(4, len(names) + 1), fontsize="small")
+    return figure
+
+
+def _time_axis(axes: Any, least_us: float, most_us: float) -> None:
+    """A logarithmic axis of times with about five to a dozen numbers, however narrow or wide it is."""
+    from matplotlib import ticker
+
+    span = most_us / least_us
+    subs = next((subs for most, subs in LOG_TICKS if span < most), (1.0,))
+    even = ticker.MaxNLocator(nbins=12, steps=[1, 2, 2.5, 5, 10])
+    axes.set(yscale="log", ylim=(least_us / span**0.05 / 1.01, most_us * span**0.05 * 1.01))
+    axes.yaxis.set_major_locator(even if span < NARROW else ticker.LogLocator(subs=subs, numticks=99))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(ticker.NullLocator())

@@ -16,7 +16,7 @@ typedef struct {
     char failing[64]; /* name of the call that fails */
     int status;       /* what it returns */
     int last_error, device, loaded, unloaded, launches;
-    unsigned char image[64];
+    unsigned char image[64]; /* its start: how long it is, nobody tells */
     char symbol[256];
     Launch launch[MAX_LAUNCHES];
 } State;
@@ -69,14 +69,14 @@ int hipFuncGetAttribute(int *value, int attribute, void *function) {
 }
 int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                           unsigned shared_bytes, void *stream, void **params, void **extra) {
-    Launch *launch = &fake_state.launch[fake_state.launches % MAX_LAUNCHES];
+    Launch *launch;
     size_t bytes;
     if (extra == NULL || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4] != (void *)3) return 1;
     bytes = *(size_t *)extra[3];
     if (bytes > MAX_ARGUMENT_BYTES) return 1;
+    launch = &fake_state.launch[__atomic_fetch_add(&fake_state.launches, 1, __ATOMIC_SEQ_CST) % MAX_LAUNCHES];
     *launch = (Launch){(unsigned long)function, (unsigned long)stream, bytes, (unsigned long)params,
                        {gx, gy, gz}, {bx, by, bz}, shared_bytes, fake_state.device, {0}};
     memcpy(launch->arguments, extra[1], bytes);
-    fake_state.launches++;
     return answer("hipModuleLaunchKernel");
 }

@@ -1,10 +1,10 @@
-"""What a bad candidate costs on a real GPU: out of bounds, endless, NaN, killed, and a full disk.
+"""What a bad candidate costs on a real GPU: out of bounds, endless, NaN, killed; and what a killed sweep leaves.
 
 Usage: python benchmarks/device_faults.py [--output FILE.json]
 
 Real kernels go through the real lane and worker process. Prints the outcome of each, the time from its end to the
-next measurement, and what runs on the GPU after this process's own workers were closed. The full disk is a tmpfs of
-1 MB and needs root.
+next measurement, and what runs on the GPU after this process's own workers were closed. A full disk has a program of
+its own, benchmarks/full_disk.py.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.config import TileConfig
 from kernels.device import DeviceKey, local_device
+from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.program import Program
 from search.device import begin_compiling, compile_candidate
@@ -40,16 +41,18 @@ from search.device_worker import Answer, FinalTimes, MeasureTask, StandBy, Task,
 from search.evaluate import Candidate
 from search.gpu import TorchGpu, see_only
 from search.lane import GpuLane, Job
+from search.results import load
 from search.timing import COLD
 from search.worker import WorkerPool
 
 SHAPE = GemmShape(16, 2112, 7168)
 WAYS = {1: "fine", 2: "out of bounds write", 4: "endless loop", 8: "NaN result", 16: "killed by signal 9"}
 RUN_TIMEOUT_S = 12.0
+SWEEP_START_S = 90.0  # until the first trials of a sweep are stored
 ROOT = Path(__file__).resolve().parent.parent
 SWEEP = (
-    sys.executable, "run_search.py", "sweep", str(SHAPE), "--target", "local", "--trials", "400", "--sampler", "random",
-    "--families", "fused", "--time-budget", "60", "--results",
+    sys.executable, "run_search.py", "sweep", str(SHAPE), "--target", "local", "--trials", "100000",
+    "--sampler", "random", "--families", "fused", "--jobs", "4", "--results",
 )  # fmt: skip
 
 
@@ -159,55 +162,66 @@ def submit(lane: GpuLane, group: int, ended: dict[str, float] | None = None, nam
     return answer
 
 
-def full_disk() -> dict[str, Any]:
-    """A sweep whose results folder is a tmpfs of 1 MB: one line, exit code 2, and what was stored can be read."""
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
-        try:
-            done = subprocess.run([*SWEEP, folder], cwd=ROOT, capture_output=True, text=True, check=False)
-            outcome = f"exit code {done.returncode}"
-            return {"fault": "full disk", "outcome": outcome, "reason": done.stderr.strip()[-300:]}
-        finally:
-            subprocess.run(["umount", folder], check=False)
-
-
 def orphans() -> str:
     """Processes that the driver still sees on the GPU."""
     query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader"]
     return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
 
 
+def state(pid: str) -> str:
+    """State letter of a process as /proc gives it, Z for one that only waits to be reaped; "" where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def runs(pid: str) -> bool:
     """Whether the process is there and no zombie that waits for its new parent."""
+    return state(pid) not in ("", "Z")
+
+
+def stored(results: Path) -> int:
+    """Trials in a results folder that a sweep may be writing."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+        return len(load(results))
+    except InputError:
+        return 0
 
 
 def killed_parent() -> dict[str, Any]:
-    """Signal 9 to a sweep: how long its workers live on."""
+    """Signal 9 to a sweep that measures: how long its workers live on, and what is left of them and of its trials."""
     with tempfile.TemporaryDirectory() as folder:
         parent = subprocess.Popen([*SWEEP, folder], cwd=ROOT, stdout=subprocess.DEVNULL)
-        time.sleep(25)
+        deadline_s = time.monotonic() + SWEEP_START_S
+        while stored(Path(folder)) < 5 and parent.poll() is None and time.monotonic() < deadline_s:
+            time.sleep(0.5)
         children = subprocess.run(["pgrep", "-P", str(parent.pid)], capture_output=True, text=True).stdout.split()
+        before = stored(Path(folder))
         parent.kill()
         parent.wait()
         start_s = time.monotonic()
         while any(map(runs, children)) and time.monotonic() - start_s < 30:
             time.sleep(0.05)
-        left = [Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") for pid in children if runs(pid)]
-        return {"fault": "parent killed by signal 9", "children": len(children), "left": left,
-                "gone_after_s": time.monotonic() - start_s}  # fmt: skip
+        gone_after_s = time.monotonic() - start_s
+        return {
+            "fault": "parent killed by signal 9", "stored_before": before, "stored_after": stored(Path(folder)),
+            "children": len(children), "left": [command(pid) for pid in children if runs(pid)],
+            "zombies": sum(state(pid) == "Z" for pid in children), "gone_after_s": gone_after_s, "on_gpu": orphans(),
+        }  # fmt: skip
+
+
+def command(pid: str) -> str:
+    """What a process was started as, with its state."""
+    return f"{state(pid)} " + Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
 
 
 def main(output: Annotated[Path | None, typer.Option(help="JSON.")] = None) -> None:
     """Run every fault."""
     with tempfile.TemporaryDirectory() as folder:
         rows = run_faults(Path(folder) / "pid")
-    for more in (full_disk, killed_parent):
-        rows.append(more())
-        print(rows[-1], flush=True)
+    rows.append(killed_parent())
+    print(rows[-1], flush=True)
     print("on the GPU now:", orphans() or "nothing")
     if output is not None:
         output.write_text(json.dumps(rows, indent=1))

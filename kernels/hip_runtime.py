@@ -18,6 +18,9 @@ from typing import Any, Final
 LIBRARY_NAME: Final = "libamdhip64.so"
 # Source: hip_runtime_api.h. The kernel arguments as one buffer: pairs of what follows and a pointer, then the end.
 _BUFFER_POINTER, _BUFFER_SIZE, _END = 1, 2, 3
+# HIP copies the arguments that a code object's metadata lists, whatever size it is told. AITER's list padding behind
+# the last field, 12 bytes beyond the size that AITER itself passes.
+_SLACK_BYTES = 64
 _SHARED_BYTES, _LOCAL_BYTES, _REGISTERS = 1, 3, 4  # hipFunction_attribute
 
 
@@ -50,7 +53,7 @@ class ArgumentBuffer:
     """Memory for the arguments of one launch, and the list that tells HIP where it is."""
 
     def __init__(self, size: int) -> None:
-        self.memory = (ctypes.c_char * size)()
+        self.memory = (ctypes.c_char * (size + _SLACK_BYTES))()
         self._size = ctypes.c_size_t(size)
         places = (_BUFFER_POINTER, ctypes.addressof(self.memory), _BUFFER_SIZE, ctypes.addressof(self._size), _END)
         self.extra = (ctypes.c_void_p * len(places))(*places)
@@ -158,7 +161,7 @@ class HipRuntime:
         """Raise; the error is taken off the runtime first, or torch would blame its own next launch."""
         self._hip.hipGetLastError()
         name, text = (self._text(function, status) for function in ("hipGetErrorName", "hipGetErrorString"))
-        raise HipError(f"{call}: {name} ({status}): {text}")
+        raise HipError(f"{call}: {name} ({status}){'' if text == name else f': {text}'}")
 
     def _text(self, function: str, status: int) -> str:
         said: bytes | None = getattr(self._hip, function)(status)

@@ -50,7 +50,7 @@ def test_a_launch_passes_grid_threads_stream_and_the_buffer(hip: FakeHip) -> Non
     runtime = HipRuntime(hip.library)
     launch = runtime.launcher(runtime.load(IMAGE, "f"), (33, 7, 2), 512)
     arguments = ArgumentBuffer(5)
-    arguments.memory[:] = b"\x01\x02\x03\x04\x05"
+    arguments.memory[:5] = b"\x01\x02\x03\x04\x05"
     launch(0x7F00DEADBEE0, arguments)
     assert hip.state.launches == 1
     assert (hip.last.function, hip.last.stream) == (0x7000000101, 0x7F00DEADBEE0)

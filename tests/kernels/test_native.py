@@ -7,9 +7,13 @@ import struct
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels.errors import InputError
+from kernels.hip_compiler import compile_hip
+from kernels.hip_quantize import quantize_kernel
 from kernels.native import ArgumentType, HipKernel, PrebuiltKernel
 
 C_TYPES = {"ptr": ctypes.c_void_p, "i32": ctypes.c_int32}
@@ -47,6 +51,33 @@ def test_fields_of_a_prebuilt_kernel_lie_at_their_offsets_with_zero_between() ->
     expected = bytearray(32)
     expected[0:8], expected[16:20], expected[24:28] = b"\x05" + bytes(7), struct.pack("<f", 1.0), b"\x00\x02\x00\x00"
     assert kernel.pack({"a": 5, "K": 512}) == bytes(expected)
+
+
+def gemm_kernel() -> HipKernel:
+    config = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 256, "WAVES_M": 2, "WAVES_N": 1, "NUM_STAGES": 2, "MFMA": 16}
+    pointers = ("codes", "a_scale", "b", "b_scale", "out")
+    integers = ("M", "N", "K", "stride_om", "split_k", "GROUP_M", "num_xcds")
+    types: tuple[ArgumentType, ...] = ("ptr",) * 5 + ("i32",) * 7
+    return HipKernel("mxfp4_gemm", pointers + integers, 128, "gemm.hip", {**config, "STORE": 0}, types)
+
+
+@pytest.mark.parametrize("kernel", [quantize_kernel(256, 1, 8), gemm_kernel()], ids=lambda kernel: kernel.name)
+def test_the_compiler_expects_the_arguments_where_they_are_packed(kernel: HipKernel) -> None:
+    try:
+        assembly = compile_hip(kernel).assembly
+    except InputError as error:
+        pytest.skip(str(error))
+    text = assembly.partition(".amdgpu_metadata")[2].partition(".end_amdgpu_metadata")[0]
+    [metadata] = yaml.safe_load(text.rstrip())["amdhsa.kernels"]
+    assert metadata[".name"] == kernel.name
+    assert metadata[".max_flat_workgroup_size"] == kernel.threads
+    explicit = [one for one in metadata[".args"] if not one[".value_kind"].startswith("hidden_")]
+    sizes = {"global_buffer": 8, "by_value": 4}
+    assert [sizes[one[".value_kind"]] for one in explicit] == [one[".size"] for one in explicit]
+    expected = bytearray(kernel.packer().layout.size)
+    for number, one in enumerate(explicit, start=1):
+        expected[one[".offset"]] = number
+    assert kernel.pack({name: i for i, name in enumerate(kernel.arg_names, start=1)}) == bytes(expected)
 
 
 @pytest.mark.parametrize("values", [{"M": 1}, {"M": 1, "x_ptr": 0, "N": 3}])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 import struct
+import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,15 +20,17 @@ from kernels.code_object_launch import launch_grid, prebuilt_kernel
 from kernels.code_objects import CodeObject, find_catalogue
 from kernels.errors import InputError
 from kernels.hip_cache import HipCache
-from kernels.hip_runtime import HipError, HipRuntime
+from kernels.hip_runtime import ArgumentBuffer, HipError, HipRuntime
 from kernels.launch import launch_call
 from kernels.native import HipKernel, PrebuiltKernel
 from kernels.problem import GemmShape
 from kernels.program import KernelCall
 from kernels.runner import PointerSpec, compile_call, interpret_call
 from kernels.tiling import TileCoverage
+from kernels.toolchain import llvm_tool
 
 STREAM = 0x5EA000
+READELF = llvm_tool("llvm-readelf")
 ADDRESSES = {"out": 0x7F0000001000, "a": 0x7F0000002000, "b": 0x7F0000003000, "a_scale": 0x7F0000004000,
              "b_scale": 0x7F0000005000}  # fmt: skip
 KERNEL = HipKernel("k", ("x_ptr", "M", "out_ptr", "N"), 128, "k.hip", {"FACTOR": 3}, ("ptr", "i32", "ptr", "i32"))
@@ -75,7 +80,7 @@ def test_a_hip_kernel_is_launched_with_its_arguments_in_c_layout(hip: FakeHip, b
     assert bytes(hip.state.image) == b"x" * 64
     run(0x1122334455667788, 7, 0xAA00000000, -1)
     # Written by hand: the second pointer starts at 16, the integer before it is followed by four bytes of nothing.
-    assert hip.arguments.hex() == "8877665544332211070000000000000000000000aa000000ffffffff"
+    assert hip.arguments == bytes.fromhex("8877665544332211 07000000 00000000 00000000aa000000 ffffffff")
     assert (list(hip.last.grid), list(hip.last.block), hip.last.shared_bytes) == ([5, 4, 3], [128, 1, 1], 0)
     assert (hip.last.stream, hip.last.device, hip.last.function) == (STREAM + 2, 2, 0x7000000101)
 
@@ -97,6 +102,16 @@ def test_each_code_object_is_launched_as_aiter_launches_it(hip: FakeHip, one: Co
     assert list(hip.last.grid) == [2, 2, 3 if log2_k_split else 1]
     assert (list(hip.last.block), hip.last.stream) == ([256, 1, 1], STREAM)
     assert hip.arguments == aiter_arguments(shape, log2_k_split)
+
+
+@pytest.mark.skipif(not catalogue_objects() or READELF is None, reason="no AITER (set MXFP4_AITER) or no llvm-readelf")
+def test_all_memory_that_hip_reads_for_a_code_object_is_the_launchers() -> None:
+    for one in catalogue_objects():
+        notes = subprocess.run([str(READELF), "--notes", one.path], capture_output=True, text=True, check=True).stdout
+        [declared] = map(int, re.findall(r"\.kernarg_segment_size: (\d+)", notes))
+        size = prebuilt_kernel(one, GemmShape(64, 512, 512)).size
+        assert size == 372
+        assert ctypes.sizeof(ArgumentBuffer(size).memory) >= declared
 
 
 def aiter_arguments(shape: GemmShape, log2_k_split: int) -> bytes:

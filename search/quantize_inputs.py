@@ -70,7 +70,7 @@ def block_sets() -> Mapping[str, Array]:
 def as_matrix(blocks: Array, K: int) -> Array:
     """[M, K] that holds ``blocks`` [n, 32] one after the other, the first ones again at the end of the last row."""
     M = -(-blocks.size // K)
-    return np.resize(blocks, (M, K))
+    return np.asarray(np.resize(blocks, (M, K)))
 
 
 def random_values(M: int, K: int, seed: int) -> Array:
@@ -84,4 +84,5 @@ def random_values(M: int, K: int, seed: int) -> Array:
     places = random.integers(0, BLOCK, len(blocks))
     values = random.choice(np.array([INF, 0xFF80, 0x7FC0, 0x7F81, 0xFFFF, 0, 0x8000], np.uint16), len(blocks))
     blocks[special, places[special]] = values[special]
-    return blocks.reshape(M, K)
+    matrix: Array = blocks.reshape(M, K)
+    return matrix

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.tiling import FlatCoverage, RowCoverage, TileCoverage
+from kernels.tiling import FlatCoverage, QuantizeCoverage, RowCoverage, TileCoverage
 
 coverages = st.builds(
     TileCoverage,
@@ -67,3 +67,32 @@ def test_runs_of_elements_that_a_region_needs(
     # N = 128, runs of 150: elements 0..63 lie in run 0, 224..255 in run 1, 352..383 in run 2.
     found = FlatCoverage(N=128, block=150).workgroups(range(*rows), range(*columns))
     assert [x for x, _, _ in found] == expected
+
+
+def ids(coverage: QuantizeCoverage, rows: range) -> list[int]:
+    return [x for x, _, _ in coverage.workgroups(rows, range(0, 64))]
+
+
+def test_teams_of_one_block_take_rows_in_order() -> None:
+    # 64 threads, 4 lanes a block: 16 blocks, 8 along K and 2 rows; 3 tiles of 256 along K.
+    coverage = QuantizeCoverage(M=7, K=576, threads=64, groups=1, vector=8)
+    assert coverage.grid == (4 * 3, 1, 1)
+    assert ids(coverage, range(3, 5)) == [3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    "groups, height", [(2, 4), (4, 8)]
+)  # 128 threads, 4 lanes: 32 teams, 8 along K or, where each has two blocks along K, 4
+def test_teams_of_several_blocks_take_two_rows_sixteen_apart(groups: int, height: int) -> None:
+    coverage = QuantizeCoverage(M=100, K=64, threads=128, groups=groups, vector=8)
+    assert coverage.grid == ((3 * 16 + 4) // height + (1 if 52 % height else 0), 1, 1)
+    assert ids(coverage, range(5, 6)) == ids(coverage, range(21, 22)) == [5 // height]
+    assert ids(coverage, range(37, 38)) == [(16 + 5) // height]
+    assert ids(coverage, range(14, 18)) == sorted({14 // height, 15 // height, 0})
+
+
+@given(st.integers(1, 200), st.sampled_from((64, 256, 1024)), st.sampled_from((1, 2, 4)), st.sampled_from((4, 8, 32)))
+def test_every_workgroup_of_the_quantiser_is_needed_by_some_row(M: int, threads: int, groups: int, vector: int) -> None:
+    coverage = QuantizeCoverage(M, 576, threads, groups, vector)
+    assert ids(coverage, range(M)) == list(range(coverage.grid[0]))
+    assert sorted({x for row in range(M) for x in ids(coverage, range(row, row + 1))}) == list(range(coverage.grid[0]))

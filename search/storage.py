@@ -16,10 +16,8 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from kernels.errors import InputError
+from search.studies_file import CURE, JOURNAL_SUFFIXES, studies_file
 
-STUDIES_FILE = "studies.db"  # in a results folder
-JOURNAL_SUFFIXES = (".log", ".journal")
-SQLITE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 TAIL_BYTES = 1 << 16  # read at once from the end of a journal
 LINE_START = b'{"op_code":'  # of every line of a journal, Optuna 4 and 5
 BUSY_TIMEOUT_S = 60  # how long a writer waits for another one
@@ -29,16 +27,17 @@ def open_storage(location: Path | str, *, create: bool) -> BaseStorage:
     """Optuna's storage at ``location``.
 
     Args:
-        location: A results folder (its ``studies.db``), a ``.db``, ``.log`` or ``.journal`` file, or a URL.
+        location: As :func:`search.studies_file.studies_file` takes it.
         create: Make a file, and its folder, that does not exist. Tables of a database are made either way.
 
     Raises:
         InputError: Nothing there and not ``create``, not writable, not a storage, unreachable, no driver.
     """
-    if "://" in str(location):
+    path = studies_file(location)
+    if path is not None:
+        _prepare(path, create)
+    if path is None or "://" in str(location):
         return _database(str(location), _without_password(str(location)))
-    path = storage_file(Path(location))
-    _prepare(path, create)
     if path.suffix in JOURNAL_SUFFIXES:
         return _journal(path)
     return _database(f"sqlite:///{path}", str(path))
@@ -52,11 +51,6 @@ def _without_password(url: str) -> str:
         return f"{url.partition('://')[0]}://..."
 
 
-def storage_file(path: Path) -> Path:
-    """The storage file that ``path`` is, or that it has as a results folder."""
-    return path if path.suffix in (*JOURNAL_SUFFIXES, *SQLITE_SUFFIXES) else path / STUDIES_FILE
-
-
 def _prepare(path: Path, create: bool) -> None:
     try:
         if create:
@@ -65,7 +59,7 @@ def _prepare(path: Path, create: bool) -> None:
         elif not path.is_file():
             raise InputError(f"{path}: no results; run `sweep` first, or name its folder with --results")
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); name another folder with --results") from error
+        raise InputError(f"{path}: cannot be written ({error.strerror}); {CURE}") from error
 
 
 def _database(url: str, name: str) -> BaseStorage:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
+import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,6 @@ import optuna
 import pandas as pd
 import torch
 import triton
-from filelock import FileLock, Timeout
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -27,6 +27,7 @@ from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.source_hash import source_hash
 from kernels.spelling import instead_of
+from kernels.user_cache import default_cache
 from search.device import DeviceEvaluator
 from search.doubtful import doubtful
 from search.evaluate import Candidate, Evaluation, Evaluator, Value
@@ -42,13 +43,15 @@ from search.replay import PREFIX, ReplayEvaluator, is_replay
 from search.results import load, make_record
 from search.samplers import check_sampler
 from search.space import SearchSpace, load_spaces
-from search.storage import open_storage, storage_file
+from search.storage import open_storage
+from search.studies_file import only_writer
 from search.study import Point, Progress, StudyRun, point_of, unique
 from search.timing import COLD, WARM
 from search.worker import START_TIMEOUT_S
 
 SPACES = Path(__file__).resolve().parent.parent / "configs" / "spaces"
 TARGETS = ("auto", "gfx950", "local", "replay:PATH")
+JOBS_PER_CORE = 4  # worker processes, at most
 NEIGHBOURS = 3  # winners of other shapes that are tried first
 
 
@@ -128,13 +131,15 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
     """Search every shape of ``request``; what was found is in its storage, also after Ctrl-C.
 
     Raises:
-        InputError: No such target, family or space; a storage that cannot be opened; another sweep holds it.
+        InputError: No such target, family or space; too many jobs; a storage or cache that cannot be opened or
+            written; another sweep holds it.
     """
     spaces = load_spaces(request.spaces, request.families)
     check_sampler(request.sampler)
+    check_jobs(request.jobs)
     location = request.storage or request.results
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with _only_writer(location), stop_on_interrupt() as stop:
+    with only_writer(location), stop_on_interrupt() as stop:
         storage = open_storage(location, create=True)
         evaluator = make_evaluator(request)
         device = evaluator.device
@@ -145,8 +150,10 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
         except KeyboardInterrupt:
             return SweepResult(device, sweep.studies, interrupted=True)
         except (SQLAlchemyError, StorageInternalError, OSError) as error:
+            cause = str(error.__cause__ or error).splitlines()[0]
+            place = f"{location} or {default_cache()}" if isinstance(error, OSError) else str(location)
             raise InputError(
-                f"{location}: a trial could not be stored ({str(error.__cause__ or error).splitlines()[0]}); "
+                f"{place}: a trial could not be stored ({cause}); "
                 "make room or name another folder with --results; the same command goes on"
             ) from error
         finally:
@@ -158,7 +165,8 @@ def make_evaluator(request: SweepRequest) -> Evaluator:
     """The evaluator for the request's target on this machine.
 
     Raises:
-        InputError: Unknown target, ``local`` on a machine without a GPU, or a recorded sweep that cannot be read.
+        InputError: Unknown target, ``local`` on a machine without a GPU, a recorded sweep that cannot be read, or
+            a cache that cannot be written.
     """
     target = request.target
     if is_replay(target):
@@ -170,28 +178,30 @@ def make_evaluator(request: SweepRequest) -> Evaluator:
         return DeviceEvaluator(local, jobs=request.jobs, protocol=WARM if request.warm else COLD)
     if target == "local":
         raise InputError("--target local: torch finds no GPU here; use --target gfx950 to search without one")
-    return OfflineEvaluator(GFX950, jobs=request.jobs, cache=request.cache)
+    return OfflineEvaluator(GFX950, jobs=request.jobs, cache=_writable(request.cache or default_cache()))
 
 
-@contextmanager
-def _only_writer(location: Path | str) -> Iterator[None]:
-    """Hold the lock of a storage file; a database server has locks of its own."""
-    if "://" in str(location):
-        yield
-        return
-    path = storage_file(Path(location))
+def check_jobs(jobs: int | None) -> None:
+    """Refuse numbers of worker processes that would only get into each other's way.
+
+    Raises:
+        InputError: Less than one, or more than :data:`JOBS_PER_CORE` for each core.
+    """
+    cores = len(os.sched_getaffinity(0))
+    most = JOBS_PER_CORE * cores
+    if jobs is not None and not 1 <= jobs <= most:
+        raise InputError(f"--jobs {jobs}: this machine lends {cores} cores; give 1 to {most}, or leave it out")
+
+
+def _writable(cache: Path) -> Path:
+    """``cache``, which is there and can be written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=0)
-        lock.acquire()
-    except Timeout as error:
-        raise InputError(f"{path}: another sweep is writing here; wait for it or use another --results") from error
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache):
+            return cache
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); name another folder with --results") from error
-    try:
-        yield
-    finally:
-        lock.release()
+        cure = "set XDG_CACHE_HOME to a folder that can be written"
+        raise InputError(f"{cache}: compiled kernels cannot be kept there ({error.strerror}); {cure}") from error
 
 
 def sweep_points(legal: Mapping[str, LegalPoints], device: DeviceKey, seed: int) -> Points:

@@ -9,7 +9,8 @@ import pytest
 from optuna.trial import create_trial
 
 from kernels.errors import InputError
-from search.storage import open_storage, storage_file
+from search.storage import open_storage
+from search.studies_file import STUDIES_FILE
 
 
 @pytest.mark.parametrize("name", ["results", "x.db", "x.journal"])
@@ -21,12 +22,12 @@ def test_created_storage_is_found_again(tmp_path: Path, name: str) -> None:
 
 def test_url_opens_the_same_database_as_its_path(tmp_path: Path) -> None:
     optuna.create_study(storage=open_storage(tmp_path, create=True), study_name="s")
-    by_url = open_storage(f"sqlite:///{storage_file(tmp_path)}", create=False)
+    by_url = open_storage(f"sqlite:///{tmp_path / STUDIES_FILE}", create=False)
     assert [study.study_name for study in by_url.get_all_studies()] == ["s"]
 
 
 @pytest.mark.parametrize(
-    "url", ["nonsense://host/db", "sqlite:////no/such/folder/x.db", "postgresql://", "mysql+nodriver://u@h/d"]
+    "url", ["nonsense://host/db", "postgresql://", "mysql+nodriver://u@h/d"]
 )
 def test_broken_url_is_one_line(url: str) -> None:
     with pytest.raises(InputError) as caught:
@@ -48,15 +49,17 @@ def test_file_that_is_no_database_is_one_line(tmp_path: Path) -> None:
         open_storage(tmp_path, create=True)
 
 
-def test_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("location", ["{}/file/results", "sqlite:///{}/file/x.db"])
+def test_place_that_cannot_be_written_is_one_line(tmp_path: Path, location: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"cannot be written .* name another folder with --results"):
-        open_storage(tmp_path / "file" / "results", create=True)
+        open_storage(location.format(tmp_path), create=True)
 
 
-def test_missing_results_are_not_created(tmp_path: Path) -> None:
+@pytest.mark.parametrize("location", ["{}/none", "{}/none/x.journal", "sqlite:///{}/none.db"])
+def test_missing_results_are_not_created(tmp_path: Path, location: str) -> None:
     with pytest.raises(InputError, match="no results; run `sweep` first"):
-        open_storage(tmp_path / "none", create=False)
+        open_storage(location.format(tmp_path), create=False)
     assert list(tmp_path.iterdir()) == []
 
 

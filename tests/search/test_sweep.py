@@ -23,6 +23,7 @@ from search.device_worker import FinalTask, FinalTimes
 from search.evaluate import Evaluation
 from search.offline import OfflineEvaluator
 from search.results import load
+from search.studies_file import only_writer
 from search.sweep import SweepRequest, make_evaluator, run_sweep
 
 SHAPE = GemmShape(16, 2112, 7168)
@@ -67,6 +68,36 @@ def test_a_target_that_cannot_be_had_is_refused_in_one_line(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=reason):
         make_evaluator(request(target))
+
+
+@pytest.mark.parametrize("jobs", [-1, 0, 100_000])
+def test_a_number_of_jobs_that_no_machine_has_is_refused(tmp_path: Path, jobs: int) -> None:
+    asked = SweepRequest((SHAPE,), "gfx950", jobs=jobs, results=tmp_path / "new")
+    with pytest.raises(InputError, match=rf"--jobs {jobs}: this machine lends \d+ cores; give 1 to \d+"):
+        run_sweep(asked, Quiet())
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_cache_that_cannot_be_written_is_named_and_not_the_results(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    asked = request("gfx950", cache=tmp_path / "file" / "cache", results=tmp_path / "results")
+    with pytest.raises(InputError, match=r"file/cache: compiled kernels cannot be kept .*; set XDG_CACHE_HOME"):
+        run_sweep(asked, Quiet())
+
+
+@pytest.mark.parametrize("name", ["r", "r/studies.db", "sqlite:///{}/r/studies.db", "sqlite:///{}/link.db", "link.db"])
+def test_one_sweep_at_a_time_writes_whatever_the_place_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("search.sweep.make_evaluator", lambda request: FakeEvaluator())
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r").mkdir()
+    (tmp_path / "link.db").symlink_to(tmp_path / "r" / "studies.db")
+    with (
+        only_writer(tmp_path / "r"),
+        pytest.raises(InputError, match="another sweep is writing here"),
+    ):
+        run_sweep(request("gfx950", trials=1, storage=name.format(tmp_path)), Quiet())
 
 
 def test_a_full_disk_ends_the_sweep_with_one_line_and_the_same_command_goes_on(

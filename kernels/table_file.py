@@ -14,6 +14,7 @@ from kernels.atomic_file import write_atomically
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES, Family
+from kernels.knob_limits import knob_limits
 from kernels.table_rows import SCHEMA, Made, RowKey, TableRow, TunedTable
 from kernels.yaml_node import YamlNode, read_yaml
 
@@ -138,10 +139,10 @@ def _knobs(family: str) -> dict[str, Any]:
 def _config(node: YamlNode, family: Family) -> KernelConfig:
     knobs = _knobs(family.name)
     values = node.mapping((), knobs)
-    return family.config({name: _knob(value, knobs[name]) for name, value in values.items()})
+    return family.config({name: _knob(value, knobs[name], name) for name, value in values.items()})
 
 
-def _knob(node: YamlNode, hint: Any) -> int | str | bool:
+def _knob(node: YamlNode, hint: Any, name: str) -> int | str | bool:
     if get_origin(hint) is Literal:
         return node.word(get_args(hint))
-    return node.flag() if hint is bool else node.integer()
+    return node.flag() if hint is bool else node.integer_within(knob_limits(name))

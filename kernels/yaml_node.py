@@ -78,6 +78,12 @@ class YamlNode:
         value = self._scalar(("str", "int", "float", "timestamp"), "a text")
         return value or self.fail("is empty; write a text")
 
+    def integer_within(self, limits: tuple[int, int]) -> int:
+        """A whole number that is not below the first of ``limits`` nor above the second."""
+        value = self.integer()
+        least, most = limits
+        return value if least <= value <= most else self.fail(f"{value} is not within {least}..{most}; correct it")
+
     def integer(self) -> int:
         """A whole number in decimal digits."""
         value = self._scalar(("int",), "a whole number")

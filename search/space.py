@@ -14,6 +14,7 @@ import yaml
 from kernels.config import KernelConfig
 from kernels.errors import InputError
 from kernels.families import FAMILIES
+from kernels.knob_limits import knob_limits
 from kernels.spelling import instead_of
 from kernels.yaml_node import YamlNode, optional_items, read_yaml
 from search.expressions import Expression, Kind, parse_expression
@@ -138,10 +139,7 @@ def _choices(node: YamlNode, config_type: type[KernelConfig], name: str) -> tupl
 def _choice(node: YamlNode, config_type: type[KernelConfig], name: str) -> Choice:
     """Value of a knob, of the type that its field has."""
     hint: Any = get_type_hints(config_type)[name]
-    if hint is not int:
-        return node.word(get_args(hint))
-    value = node.integer()
-    return value if abs(value) < 1 << 31 else node.fail(f"{value} is too large; use numbers below 2**31")
+    return node.integer_within(knob_limits(name)) if hint is int else node.word(get_args(hint))
 
 
 def _default(

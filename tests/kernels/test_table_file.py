@@ -72,6 +72,8 @@ def test_loads_a_hand_written_table_as_it_reads(tmp_path: Path) -> None:
         ("split_k: 8", "splitk: 8", ":5: entry 1 config splitk: unknown key", "split_k"),
         ("split_k: 8", "split_k: '8'", ":5: entry 1 config split_k:", "'8' is not a whole number"),
         ("split_k: 8", "split_k: [8]", ":5: entry 1 config split_k:", "must be a whole number"),
+        ("split_k: 8", "split_k: -8", ":5: entry 1 config split_k:", "-8 is not within 1..65535; correct it"),
+        ("split_k: 8", "waves_per_eu: 999", ":5: entry 1 config waves_per_eu:", "999 is not within 0..20; correct it"),
         ("BLOCK_N: 64", "BLOCK_N: 48", ":4: entry 1 (16x2112x7168): config:", "BLOCK_N=48 is not a power of two"),
         ("modifier: .cg", "modifier: .ca", ":9: entry 2 config cache_modifier:", "use one of '', .cg"),
         ("{cache_modifier: .cg}", "16", ":9: entry 2 config:", "must be a mapping"),

@@ -75,9 +75,11 @@ def render_submission(table: TunedTable) -> str:
         raise InputError(f"the table is for {table.device}; the problem runs on gfx950: name a table of gfx950")
     dispatcher = Dispatcher(table.device, table)
     chosen = {shape: dispatcher.choose(shape) for shape in (*BENCHMARK_SHAPES, *TEST_SHAPES)}
-    for shape in BENCHMARK_SHAPES:
-        if chosen[shape].lookup.row is None:
-            raise InputError(f"no row for {shape}: {chosen[shape].lookup.explanation}")
+    missing = [shape for shape in BENCHMARK_SHAPES if chosen[shape].lookup.row is None]
+    if missing:
+        first = chosen[missing[0]].lookup.explanation
+        why = first if len(missing) == 1 else f"sweep {' '.join(map(str, missing))} and export"
+        raise InputError(f"no row for {', '.join(map(str, missing))}: {why}")
     programs = {shape: FAMILIES[choice.family].program(shape, choice.config) for shape, choice in chosen.items()}
     sources = _Sources()
     for shape, program in programs.items():

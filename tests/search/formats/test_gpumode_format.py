@@ -111,6 +111,15 @@ def test_a_ranked_shape_without_a_row_is_an_error_that_says_what_to_sweep() -> N
         render_submission(table(leave_out="16x2112x7168"))
 
 
+def test_all_ranked_shapes_without_a_row_are_named_at_once() -> None:
+    some = TunedTable(GFX950, tuple(row for row in table().rows if row.K in (512, 7168)))
+    with pytest.raises(InputError) as caught:
+        render_submission(some)
+    assert str(caught.value) == (
+        "no row for 64x7168x2048, 256x3072x1536: sweep 64x7168x2048 256x3072x1536 and export"
+    )
+
+
 def test_a_table_of_another_architecture_is_refused() -> None:
     with pytest.raises(InputError, match="the table is for sm_90-132cu"):
         render_submission(TunedTable(DeviceKey("sm_90", 132)))

@@ -132,6 +132,19 @@ def test_tables_say_how_many_rows_are_reachable_and_stale(offline: Path) -> None
     (offline / "torn.yaml").write_text("schema: 1\n")
     assert check("table gfx950.yaml") == Check("table gfx950.yaml", "ok", "2 rows for gfx950-256cu, all reachable")
     unreachable = check("table gfx950-128cu.yaml")
+    assert unreachable.status == "warning"
     assert unreachable.detail == "1 rows for gfx950-128cu: none is reachable on gfx950-256cu"
     assert "1 older than the kernels" in check("table gfx950-old.yaml").detail
     assert "lacks device, entries" in check("table torn.yaml").detail
+
+
+def test_a_table_of_another_architecture_is_no_warning_unless_the_user_named_it(
+    offline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_table(offline / "sm_90.yaml", TunedTable(DeviceKey("sm_90", 132)))
+    assert check("table sm_90.yaml").status == "ok"
+    assert check("table sm_90.yaml").detail == "0 rows for sm_90-132cu, for machines that have it"
+    mine = offline.parent / "mine.yaml"
+    write_table(mine, TunedTable(DeviceKey("sm_90", 132)))
+    monkeypatch.setenv("MXFP4_TABLES", str(mine))
+    assert check("table mine.yaml").status == "warning"

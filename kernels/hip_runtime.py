@@ -1,7 +1,10 @@
 """The HIP runtime of this process: load code objects, find functions in them, launch; every failure is named.
 
-The binding is ctypes on the ``libamdhip64`` that torch has mapped into the process. Streams, contexts and addresses
-belong to one copy of that library, and torch's wheels bring their own.
+The binding is ctypes on the ``libamdhip64`` that torch has mapped into the process: streams, contexts and addresses
+belong to one copy of that library, torch's wheels bring their own, and hip-python opens the one of ``ROCM_PATH``.
+A launch of twelve arguments costs 2.0 us of host time, of which 1.2 us are the ctypes call. hip-python, which must
+match the ROCm in use, takes 2.6 us with the same packed buffer and 65 us where it packs; torch's own class, which is
+private, 37 us. Source: benchmarks/native_launch_cost.py, Xeon, hip-python 10.0.0, torch 2.13.
 """
 
 from __future__ import annotations
@@ -168,18 +171,14 @@ class HipRuntime:
         return "unknown" if said is None else said.decode(errors="replace").strip()
 
 
+@cache
 def hip_runtime() -> HipRuntime:
-    """The runtime that torch uses.
+    """The runtime that torch uses; the same object for the whole process.
 
     Raises:
         HipError: torch of this process is not built for ROCm.
     """
-    return _runtime_of(mapped_library())
-
-
-@cache
-def _runtime_of(library: Path) -> HipRuntime:
-    return HipRuntime(library)
+    return HipRuntime(mapped_library())
 
 
 def mapped_library(maps: Path = Path("/proc/self/maps")) -> Path:

@@ -228,7 +228,7 @@ def test_the_interpreter_refuses_machine_code(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_runtime_is_that_of_the_process(hip: FakeHip, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hip_runtime, "mapped_library", lambda: hip.library)
-    hip_runtime._runtime_of.cache_clear()
+    hip_runtime.hip_runtime.cache_clear()
     assert hip_runtime.hip_runtime() is hip_runtime.hip_runtime()
     assert hip_runtime.hip_runtime().device() == 0
-    hip_runtime._runtime_of.cache_clear()
+    hip_runtime.hip_runtime.cache_clear()

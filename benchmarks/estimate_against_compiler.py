@@ -24,11 +24,12 @@ from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.gfx950.assembly import analyze
 from search.gfx950.compile import compile_kernel
-from search.gfx950.estimate import estimate_calls
+from search.gfx950.family_work import estimate_calls
 from search.gfx950.machine import MI355X
 from search.gfx950.tile_work import TileWork
 from search.gfx950.timing_model import total_us, with_code
 from search.signature import divisible_by_16, signature
+from search.user_errors import one_line_errors
 
 SHAPES = {
     "fused": GemmShape(32, 4096, 512),
@@ -117,4 +118,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

@@ -5,8 +5,6 @@ Source: the kernels' disassembly (AITER 0.1.7), confirmed by executing every one
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +13,7 @@ import numpy.typing as npt
 
 from kernels.code_objects import CodeObject, slice_elements
 from kernels.layouts import padded_scale_shape
+from kernels.native import PrebuiltKernel
 from kernels.problem import BLOCK, GemmShape
 from kernels.tiling import GridIndex, Indices
 
@@ -38,50 +37,31 @@ _BLOCKED_TILES: Final = frozenset({(192, 256), (224, 256)})
 _PLAIN_TILES: Final = frozenset({(128, 512)})
 
 
-def argument_values(
-    shape: GemmShape, pointers: Mapping[str, int], log2_k_split: int = 0, out_stride: int | None = None
-) -> dict[str, int | float]:
-    """Every field by name, for contiguous operands.
+def prebuilt_kernel(code_object: CodeObject, shape: GemmShape, log2_k_split: int = 0) -> PrebuiltKernel:
+    """``code_object`` with everything in its argument buffer but the addresses, for contiguous operands.
+
+    Its arguments are the device addresses of ``out`` bf16 [M, N], ``a`` codes [M, K // 2], ``b`` shuffled codes
+    [N, K // 2], ``a_scale`` and ``b_scale``, shuffled, of :func:`kernels.layouts.padded_scale_shape`.
 
     Args:
+        code_object: Kernel.
         shape: Problem.
-        pointers: Device addresses of ``out`` bf16 [M, N], ``a`` codes [M, K // 2], ``b`` shuffled codes [N, K // 2],
-            ``a_scale`` and ``b_scale``, shuffled, of :func:`kernels.layouts.padded_scale_shape`.
         log2_k_split: See :func:`kernels.code_objects.check`.
-        out_stride: Elements between rows of ``out``; default N.
-
-    Raises:
-        KeyError: A pointer is missing.
     """
     scale_stride = padded_scale_shape(1, shape.K // BLOCK)[1]  # bytes
-    values: dict[str, int | float] = {name: 0 for name, _ in FIELDS}
-    values |= {name: pointers[name] for name in POINTERS}
-    values |= {"alpha": 1.0, "M": shape.M, "N": shape.N, "K": shape.K, "log2_k_split": log2_k_split}
-    values |= {"stride_c0": shape.N if out_stride is None else out_stride}
-    values |= {"stride_a0": shape.K, "stride_b0": shape.K}  # elements, though two share a byte
-    values |= {"stride_a_scale0": scale_stride, "stride_b_scale0": scale_stride}
-    return values
-
-
-def pack_arguments(values: Mapping[str, int | float]) -> bytes:
-    """The kernel-argument buffer: 24 fields, 372 bytes.
-
-    Args:
-        values: Exactly the names of :data:`FIELDS`.
-
-    Raises:
-        ValueError: A name is missing or unknown, or a value does not fit its field.
-    """
-    names = [name for name, _ in FIELDS]
-    if values.keys() != set(names):
-        raise ValueError(f"kernel arguments differ from the fields in {sorted(values.keys() ^ set(names))}")
-    packed = bytearray(ARGUMENT_BYTES)
-    for slot, (name, code) in enumerate(FIELDS):
-        try:
-            struct.pack_into(f"<{code}", packed, SLOT_BYTES * slot, values[name])
-        except (struct.error, OverflowError) as error:
-            raise ValueError(f"kernel argument {name} = {values[name]} does not fit: {error}") from error
-    return bytes(packed)
+    constants: dict[str, int | float] = {name: 0 for name, _ in FIELDS if name not in POINTERS}
+    constants |= {"alpha": 1.0, "M": shape.M, "N": shape.N, "K": shape.K, "log2_k_split": log2_k_split}
+    constants |= {"stride_c0": shape.N, "stride_a0": shape.K, "stride_b0": shape.K}  # elements; two of A or B a byte
+    constants |= {"stride_a_scale0": scale_stride, "stride_b_scale0": scale_stride}
+    return PrebuiltKernel(
+        name=code_object.symbol,
+        arg_names=POINTERS,
+        threads=THREADS,
+        path=code_object.path,
+        fields=tuple((name, code, SLOT_BYTES * slot) for slot, (name, code) in enumerate(FIELDS)),
+        constants=constants,
+        size=ARGUMENT_BYTES,
+    )
 
 
 def launch_grid(shape: GemmShape, code_object: CodeObject, log2_k_split: int = 0) -> tuple[int, int, int]:
@@ -103,6 +83,26 @@ class CodeObjectCoverage:
     shape: GemmShape
     code_object: CodeObject
     log2_k_split: int = 0
+
+    @property
+    def BLOCK_M(self) -> int:
+        """Rows of a tile."""
+        return self.code_object.tile_m
+
+    @property
+    def BLOCK_N(self) -> int:
+        """Columns of a tile."""
+        return self.code_object.tile_n
+
+    @property
+    def num_m(self) -> int:
+        """Tile rows."""
+        return launch_grid(self.shape, self.code_object)[1]
+
+    @property
+    def num_n(self) -> int:
+        """Tile columns."""
+        return launch_grid(self.shape, self.code_object)[0]
 
     def tiles(self) -> tuple[Indices, Indices]:
         """(tile row, tile column) of workgroup (x, y) at index y * grid_x + x; the same for every z."""

@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from kernels.errors import InputError
@@ -27,6 +28,12 @@ UNGUARDED_TILES: Final = frozenset({(256, 256), (192, 256), (224, 256), (128, 51
 # offsets end at 2**32. It also fetches two steps ahead without looking: where A, or a group of 32 rows of A's scales,
 # has fewer left, the size that remains wraps from below zero to 2**32, and it reads beyond the end.
 WHOLE_BUFFER_TILES: Final = frozenset({(256, 256)})
+# What AITER 0.1.7 has for shuffled B: rows of the tile, and columns of the widest one; narrower ones in steps of 128.
+TILE_COLUMNS: Final[Mapping[int, int]] = MappingProxyType(
+    {32: 1024, 64: 1024, 96: 640, 128: 512, 160: 384, 192: 256, 224: 256, 256: 256}
+)
+TILE_STEP: Final = 128
+SPLIT_TILES: Final = frozenset({(256, 256), (128, 512)})  # the kernels that read log2_k_split
 OFFSET_SPAN: Final = 1 << 32
 PREFETCH: Final = 2 * K_STEP
 ROW_GROUP: Final = 32
@@ -99,6 +106,14 @@ class Catalogue:
                 return one
         known = ", ".join(map(str, self.preshuffled))
         raise InputError(f"{self.folder} has no kernel of tile {tile_m}x{tile_n}: choose one of {known}")
+
+
+def describe(tile_m: int, tile_n: int) -> CodeObject | None:
+    """What AITER 0.1.7's kernel of this tile is like, without its file, for :func:`check`; None if there is none."""
+    if tile_n < 1 or tile_n % TILE_STEP or tile_n > TILE_COLUMNS.get(tile_m, 0):
+        return None
+    splits_k = (tile_m, tile_n) in SPLIT_TILES
+    return CodeObject(tile_m, tile_n, K_STEP, splits_k, preshuffled=True, symbol="", path=Path())
 
 
 def find_catalogue(path: Path | None = None) -> Catalogue:

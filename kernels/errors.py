@@ -19,6 +19,12 @@ class IllegalConfigError(KernelError):
     outcome = "illegal"
 
 
+class UnavailableError(KernelError):
+    """What the configuration needs besides the device is not on this machine: a compiler, a library, its files."""
+
+    outcome = "illegal"
+
+
 class CompileError(KernelError):
     """The compiler rejected the configuration."""
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernels.config import KernelConfig, SplitKAtomicConfig, SplitKWorkspaceConfig, StagedConfig, TileConfig
+from kernels.native_config import AiterConfig, StagedCkConfig, StagedHipConfig
+from kernels.native_programs import aiter, staged_ck, staged_hip
 from kernels.problem import GemmShape
 from kernels.program import Program
-from kernels.source_hash import TRITON_SOURCES, source_hash
+from kernels.source_hash import NATIVE_SOURCES, TRITON_SOURCES, source_hash
 from kernels.triton_programs import fused, fused_splitk_atomic, fused_splitk_workspace, staged_triton
 
 
@@ -69,5 +71,11 @@ FAMILIES: Mapping[str, Family] = {
         Family("fused_splitk_workspace", SplitKWorkspaceConfig, fused_splitk_workspace, True,
                "fused, K split into slices, then a reduction"),
         Family("staged_triton", StagedConfig, staged_triton, True, "quantise kernel, then a packed GEMM"),
+        Family("staged_hip", StagedHipConfig, staged_hip, True, "HIP quantise kernel, then a packed GEMM in HIP",
+               NATIVE_SOURCES),
+        Family("staged_ck", StagedCkConfig, staged_ck, True, "quantise kernel, then a code object of AITER",
+               NATIVE_SOURCES),
+        Family("aiter", AiterConfig, aiter, False, "AITER's own quantise kernel and GEMM, as a baseline",
+               NATIVE_SOURCES),
     )
 }  # fmt: skip

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kernels.library import LibraryKernel
+from kernels.native import NativeKernel
 from kernels.tiling import Coverage
 
 ITEM_BYTES = {"bf16": 2, "fp32": 4, "u8": 1}  # Triton's names of element types
@@ -43,7 +45,8 @@ class KernelCall:
     """One kernel launch.
 
     Args:
-        kernel: The ``triton.jit`` function.
+        kernel: The ``triton.jit`` function, a :class:`~kernels.native.NativeKernel`, or a
+            :class:`~kernels.library.LibraryKernel`.
         grid: Workgroups in x, y, z.
         args: Run-time arguments in the kernel's order: a ``str`` names a buffer, an ``int`` is an i32.
         constexprs: Compile-time arguments.
@@ -51,7 +54,7 @@ class KernelCall:
         options: Launch options such as ``num_warps``; the ones a backend does not know are dropped at launch.
     """
 
-    kernel: Any  # triton.runtime.JITFunction, or InterpretedFunction under TRITON_INTERPRET=1
+    kernel: Any  # of Triton: runtime.JITFunction, or InterpretedFunction under TRITON_INTERPRET=1
     grid: tuple[int, int, int]
     args: Mapping[str, str | int]
     constexprs: Mapping[str, int | str | bool]
@@ -61,7 +64,12 @@ class KernelCall:
     @property
     def name(self) -> str:
         """Name of the kernel function."""
-        return str(self.kernel.__name__)
+        return str(self.kernel.__name__ if self.is_triton else self.kernel.name)
+
+    @property
+    def is_triton(self) -> bool:
+        """Whether Triton makes the kernel."""
+        return not isinstance(self.kernel, (NativeKernel, LibraryKernel))
 
     @property
     def workgroups(self) -> int:
@@ -71,10 +79,18 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class Program:
-    """Buffers and launches, in order, that compute ``out = Q(a) @ b.T``."""
+    """Buffers and launches, in order, that compute ``out = Q(a) @ b.T``.
+
+    Args:
+        buffers: What the launches read and write.
+        calls: In order.
+        bf16_slice_k: Elements of K of each slice whose sum is rounded to bf16 and added to ``out`` by atomics, which
+            costs exactness and fixed bits; None where all sums are fp32.
+    """
 
     buffers: tuple[Buffer, ...]
     calls: tuple[KernelCall, ...]
+    bf16_slice_k: int | None = None
 
     def buffer(self, name: str) -> Buffer:
         """The buffer called ``name``.

@@ -11,7 +11,10 @@ from importlib.resources import files
 from typing import Final
 
 TRITON_SOURCES: Final = ("triton_*.py", "config.py")
-NATIVE_SOURCES: Final = (*TRITON_SOURCES, "native_*.py", "code_object*.py", "hip_compiler.py", "hip/*.hip", "hip/*.h")
+NATIVE_SOURCES: Final = (
+    *TRITON_SOURCES, "native_*.py", "code_object*.py", "hip_quantize.py", "hip_compiler.py", "aiter_library.py",
+    "hip/*.hip", "hip/*.h",
+)  # fmt: skip
 HEX_DIGITS: Final = 12
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels.errors import KernelError, ResourceLimitError
+from kernels.errors import KernelError, ResourceLimitError, UnavailableError
+from kernels.native import HipKernel, PrebuiltKernel
 from kernels.program import KernelCall, Program
 from search.evaluate import Value
 from search.gate import SimulatedCall, SimulatorLimitError
@@ -14,7 +15,8 @@ from search.gfx950.artifacts import ArtifactCache
 from search.gfx950.assembly import Analysis, analyze
 from search.gfx950.compile import CompiledKernel, artifact_key
 from search.gfx950.machine import Machine
-from search.gfx950.simulator import SimulationError, load_assembly
+from search.gfx950.native_code import build_hip, loaded_code_object, read_code_object
+from search.gfx950.simulator import Kernel, SimulationError, load_assembly
 from search.signature import divisible_by_16, large_pointers, signature
 
 LOG_SUFFIX = ".log"
@@ -64,7 +66,20 @@ def compile_call(program: Program, call: KernelCall, cache: ArtifactCache, logs:
     Raises:
         CompileError: The compiler rejects it, or aborted on it before.
         TimedOutError: It did not end in time before.
+        UnavailableError: A compiler or a disassembler is missing.
+        SimulatorLimitError: A code object that cannot be read.
     """
+    if isinstance(call.kernel, HipKernel):
+        built, cached = build_hip(call.kernel, cache.folder)
+        return CompiledCall(call, built, analyze(built.assembly), cached)
+    if isinstance(call.kernel, PrebuiltKernel):
+        try:
+            read, analysis = read_code_object(call.kernel)
+        except SimulationError as error:
+            raise SimulatorLimitError(f"not checked: {error}") from error
+        return CompiledCall(call, read, analysis, cached=True)
+    if not call.is_triton:
+        raise UnavailableError(f"{call.name} runs inside of its library, on a GPU only")
     types, aligned, large = signature(program, call), divisible_by_16(call), large_pointers(program, call)
     what = (call.kernel, types, call.constexprs, call.options)
     key = artifact_key(*what, divisible_by_16=aligned, large_pointers=large)
@@ -108,11 +123,16 @@ def load_calls(compiled: Sequence[CompiledCall]) -> list[SimulatedCall]:
     """
     try:
         return [
-            SimulatedCall(one.call, load_assembly(one.kernel.assembly), one.kernel.num_warps, one.kernel.lds_bytes)
-            for one in compiled
+            SimulatedCall(one.call, _loaded(one), one.kernel.num_warps, one.kernel.lds_bytes) for one in compiled
         ]
     except SimulationError as error:
         raise SimulatorLimitError(f"not checked: {error}") from error
+
+
+def _loaded(one: CompiledCall) -> Kernel:
+    if isinstance(one.call.kernel, PrebuiltKernel):
+        return loaded_code_object(one.call.kernel)
+    return load_assembly(one.kernel.assembly)
 
 
 def compiled_facts(compiled: Sequence[CompiledCall], machine: Machine) -> dict[str, Value]:

@@ -11,7 +11,7 @@ import pandas as pd
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
-from search.gfx950.estimate import FAMILY_WORK, estimate_calls
+from search.gfx950.family_work import FAMILY_WORK, estimate_calls
 from search.gfx950.machine import Machine
 from search.gfx950.timing_model import total_us
 from search.points import LegalPoints

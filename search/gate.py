@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,22 +17,22 @@ import numpy.typing as npt
 import torch
 
 from kernels.errors import KernelError, WrongResultError
+from kernels.native import NativeKernel
 from kernels.problem import GemmShape
 from kernels.program import Buffer, KernelCall, Program
-from kernels.reference import compare
 from kernels.tiling import Coverage, GridIndex
 from search.gate_inputs import GateInputs
 from search.gate_regions import Region, choose_regions
 from search.gfx950.simulator import Buffer as SimulatorBuffer
 from search.gfx950.simulator import Histogram, Kernel, Launch, SimulationError, simulate
-from search.gfx950.simulator.launch import DEFAULT_BUDGET
+from search.gfx950.simulator.launch import DEFAULT_BUDGET, Packer
+from search.tolerance import bf16_sum_bound, judge_result
 
 Array = npt.NDArray[Any]
 DTYPES = {"bf16": np.uint16, "fp32": np.float32, "u8": np.uint8}
 SEED = 20240913
 SHADOW_BYTES = 1 << 24  # larger workspaces are poisoned but not tracked byte by byte
 POISONED = 0xFFFF  # bits of an output element that nobody wrote: a NaN
-MAX_ULP = 1  # bf16 steps: fp32 sums may differ in their last bit by order
 
 
 class SimulatorLimitError(KernelError):
@@ -87,20 +87,25 @@ def check_program(
         budget: Instructions that a wave may execute.
 
     Raises:
-        WrongResultError: A finding of the simulator, or a result off by more than one bf16 step.
+        WrongResultError: A finding of the simulator, a result off by more than one bf16 step (or than what sums of
+            bf16 values allow, where the program has such), or a store beside the tiles.
         SimulatorLimitError: An instruction that is not modelled, or a workspace larger than the memory.
     """
     start = time.perf_counter()
     try:
         sample = take_sample(program, shape)
-        histograms = tuple(
-            _run(one, sample.memory, chosen, budget) for one, chosen in zip(calls, sample.workgroups, strict=True)
-        )
+        histograms: list[Histogram] = []
+        for one, chosen in zip(calls, sample.workgroups, strict=True):
+            if one is calls[-1]:
+                sample.note_output()
+            histograms.append(_run(one, sample.memory, chosen, budget))
+        if isinstance(calls[-1].call.kernel, NativeKernel):
+            sample.reject_repeated_stores(calls[-1].call, histograms[-1])
     except SimulationError as error:
         raise SimulatorLimitError(f"not checked: {error}") from error
     except MemoryError as error:
         raise SimulatorLimitError("not checked: its workspace does not fit the memory") from error
-    return GateReport(sample.compare(), sample.elements, histograms, time.perf_counter() - start)
+    return GateReport(sample.compare(), sample.elements, tuple(histograms), time.perf_counter() - start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +118,7 @@ class Sample:
         checked: Regions of C that are compared.
         written: Regions of C that the chosen workgroups may write.
         workgroups: Of each launch, in order.
+        bf16_slice_k: Of the program.
     """
 
     inputs: GateInputs
@@ -120,6 +126,8 @@ class Sample:
     checked: Sequence[Region]
     written: Sequence[Region]
     workgroups: Sequence[Sequence[GridIndex]]
+    bf16_slice_k: int | None = None
+    _before: list[Array] = field(default_factory=list)
 
     @property
     def elements(self) -> int:
@@ -134,10 +142,35 @@ class Sample:
         """
         array = self.memory["out"].array
         out = torch.from_numpy(array).view(torch.bfloat16)
-        largest = max(_compare(out, self.inputs, region) for region in self.checked)
+        largest = max(_compare(out, self.inputs, region, self.bf16_slice_k) for region in self.checked)
         if array.nbytes <= SHADOW_BYTES:
-            _reject_stray_writes(array, self.written)
+            _reject_stray_writes(array, self._before[0] if self._before else POISONED, self.written)
         return largest
+
+    def note_output(self) -> None:
+        """Remember the output before the last launch: an earlier one may have cleared more of it than the tiles."""
+        array = self.memory["out"].array
+        if array.nbytes <= SHADOW_BYTES:
+            self._before[:] = [array.copy()]
+
+    def reject_repeated_stores(self, call: KernelCall, histogram: Histogram) -> None:
+        """Whether ``call`` stored each element of its tiles once, and nothing else.
+
+        A kernel that writes beyond the end of its tile's rows hits the beginning of the next ones. Where the tile that
+        owns these runs as well, only the number of bytes tells, whatever value came last.
+
+        Raises:
+            WrongResultError: It stored more or less.
+        """
+        if "out" not in call.args.values():
+            return
+        elements = sum(len(rows) * len(columns) for rows, columns in {(r.rows, r.columns) for r in self.written})
+        slices = len({z for _, _, z in self.workgroups[-1]}) if self.bf16_slice_k is not None else 1
+        expected = elements * slices * self.memory["out"].array.itemsize
+        if histogram.global_written_bytes != expected:
+            raise WrongResultError(
+                f"{call.name} stored {histogram.global_written_bytes} bytes, its tiles have {expected}"
+            )
 
 
 def take_sample(program: Program, shape: GemmShape, *, infinite: bool = True) -> Sample:
@@ -148,7 +181,7 @@ def take_sample(program: Program, shape: GemmShape, *, infinite: bool = True) ->
         inputs.fill(region.rows, _whole_blocks(region.columns))
     memory = {buffer.name: _memory(buffer, inputs, touched[0]) for buffer in program.buffers}
     chosen = [_workgroups(call.coverage, regions) for call, regions in zip(program.calls, touched, strict=True)]
-    return Sample(inputs, memory, checked, touched[-1], chosen)
+    return Sample(inputs, memory, checked, touched[-1], chosen, program.bf16_slice_k)
 
 
 @functools.lru_cache(maxsize=4)
@@ -191,7 +224,8 @@ def _run(
 ) -> Histogram:
     call = one.call
     arguments = {name: memory[value] if isinstance(value, str) else value for name, value in call.args.items()}
-    launch = Launch(arguments, call.grid, (64 * one.waves, 1, 1), one.lds_bytes)
+    pack = _packer(call) if isinstance(call.kernel, NativeKernel) else None
+    launch = Launch(arguments, call.grid, (64 * one.waves, 1, 1), one.lds_bytes, pack)
     result = simulate(one.kernel, launch, workgroups, budget)
     if result.findings:
         first, *more = result.findings
@@ -200,16 +234,29 @@ def _run(
     return result.histogram
 
 
-def _compare(out: torch.Tensor, inputs: GateInputs, region: Region) -> float:
+def _packer(call: KernelCall) -> Packer:
+    """The argument buffer as the launcher of the native kernel packs it."""
+    integers = {name: value for name, value in call.args.items() if isinstance(value, int)}
+
+    def pack(addresses: Mapping[str, int]) -> bytes:
+        pointers = {name: addresses[name] for name in call.args if name not in integers}
+        packed: bytes = call.kernel.pack({**integers, **pointers})
+        return packed
+
+    return pack
+
+
+def _compare(out: torch.Tensor, inputs: GateInputs, region: Region, bf16_slice_k: int | None) -> float:
     """Largest relative error of the region.
 
     Raises:
         WrongResultError: An element is off.
     """
     rows, columns = region.rows, region.columns
-    reference = inputs.reference(rows, columns)
+    a, b = inputs.values(rows, columns)
+    reference = a @ b.T
     actual = out[rows.start : rows.stop, columns.start : columns.stop]
-    report = compare(actual, reference, ulp=MAX_ULP)
+    report = judge_result(actual, reference, None if bf16_slice_k is None else bf16_sum_bound(a, b, bf16_slice_k))
     if report.first_mismatch is not None:
         m, n = report.first_mismatch
         raise WrongResultError(
@@ -219,13 +266,13 @@ def _compare(out: torch.Tensor, inputs: GateInputs, region: Region) -> float:
     return report.max_rel
 
 
-def _reject_stray_writes(out: Array, written: Sequence[Region]) -> None:
-    """Whether everything outside of the ``written`` regions still is the poison that it was.
+def _reject_stray_writes(out: Array, before: Array | int, written: Sequence[Region]) -> None:
+    """Whether everything outside of the ``written`` regions still is what it was ``before`` the last launch.
 
     Raises:
         WrongResultError: An element is not.
     """
-    stray = out != POISONED
+    stray = out != before
     for region in written:
         stray[region.rows.start : region.rows.stop, region.columns.start : region.columns.stop] = False
     if stray.any():

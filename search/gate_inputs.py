@@ -106,11 +106,16 @@ class GateInputs:
 
     def reference(self, rows: range, columns: range) -> torch.Tensor:
         """C [rows, columns] in float64; the region must have been filled."""
+        a, b = self.values(rows, columns)
+        return a @ b.T
+
+    def values(self, rows: range, columns: range) -> tuple[torch.Tensor, torch.Tensor]:
+        """Float64 values of the quantised rows [R, K] of A and of the rows [C, K] of B behind ``columns`` of C."""
         a = torch.from_numpy(self.a[rows.start : rows.stop]).view(torch.bfloat16)
         first, last = columns.start // ROWS, -(-columns.stop // ROWS)
         codes = unshuffle_weight(torch.from_numpy(self.b[first * ROWS : last * ROWS]))
         groups = self.shape.K // BLOCK
         scales = np.concatenate([self._scales[block] for block in range(first, last)])[: len(codes), :groups]
         weight = Mxfp4Tensor(codes, torch.from_numpy(np.ascontiguousarray(scales))).dequantize(torch.float64)
-        product = quantize(a).dequantize(torch.float64) @ weight.T
-        return product[:, columns.start - first * ROWS : columns.stop - first * ROWS]
+        chosen = weight[columns.start - first * ROWS : columns.stop - first * ROWS]
+        return quantize(a).dequantize(torch.float64), chosen

@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
+from kernels.code_object_launch import CodeObjectCoverage
 from kernels.problem import GemmShape
 from kernels.program import Program
-from kernels.tiling import TileCoverage
+from kernels.tiling import Coverage, TileCoverage
 
 SEED = 7  # of the random tile
 MULTIPLICATIONS = 3e8  # of all tiles together, at most, unless a single tile has more
 CHECKED_ROWS, CHECKED_COLUMNS = 64, 64  # of a tile, where a further kernel writes the output
+
+
+class TiledCoverage(Coverage, Protocol):
+    """The coverage of a GEMM: whole tiles of C, one or more workgroups each."""
+
+    @property
+    def BLOCK_M(self) -> int:
+        """Rows of a tile."""
+        ...
+
+    @property
+    def BLOCK_N(self) -> int:
+        """Columns of a tile."""
+        ...
+
+    @property
+    def num_m(self) -> int:
+        """Tile rows."""
+        ...
+
+    @property
+    def num_n(self) -> int:
+        """Tile columns."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -28,7 +54,7 @@ def choose_regions(program: Program, shape: GemmShape) -> tuple[list[Region], li
 
     A launch touches whole tiles of its own, so the launches before it must cover these.
     """
-    tiles = _choose_tiles(_gemm_coverage(program), shape)
+    tiles = _choose_tiles(gemm_coverage(program), shape)
     fused = "b" in program.calls[-1].args.values()
     checked = tiles if fused else [_window(tile) for tile in tiles]
     touched: list[list[Region]] = []
@@ -39,7 +65,7 @@ def choose_regions(program: Program, shape: GemmShape) -> tuple[list[Region], li
     return checked, touched
 
 
-def _choose_tiles(coverage: TileCoverage, shape: GemmShape) -> list[Region]:
+def _choose_tiles(coverage: TiledCoverage, shape: GemmShape) -> list[Region]:
     """Tiles to compute, as many as are affordable: both tails, the first, each tail alone, a random one."""
     last_m, last_n = coverage.num_m - 1, coverage.num_n - 1
     random = np.random.default_rng((SEED, coverage.num_m, coverage.num_n))
@@ -56,10 +82,14 @@ def _choose_tiles(coverage: TileCoverage, shape: GemmShape) -> list[Region]:
     ]
 
 
-def _gemm_coverage(program: Program) -> TileCoverage:
-    """Tiles of the launch that reads the weight."""
+def gemm_coverage(program: Program) -> TiledCoverage:
+    """Tiles of the launch that reads the weight.
+
+    Raises:
+        ValueError: There is no such launch, or nobody knows which workgroup of it computes what.
+    """
     for call in program.calls:
-        if "b" in call.args.values() and isinstance(call.coverage, TileCoverage):
+        if "b" in call.args.values() and isinstance(call.coverage, (TileCoverage, CodeObjectCoverage)):
             return call.coverage
     raise ValueError("the program has no launch that reads the weight")
 

@@ -127,7 +127,7 @@ def legal_set(space: SearchSpace, shape: GemmShape, device: DeviceKey) -> LegalS
         enumeration.filter()
     codes = enumeration.codes
     removed = tuple(enumeration.removed)
-    return LegalSet(space, shape, device, _frame(space, codes), removed, _keys(space, codes))
+    return LegalSet(space, shape, device, _frame(space, codes, enumeration.points), removed, _keys(space, codes))
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,8 @@ class _Enumeration:
             sample = {n: np.atleast_1d(v)[0] for n, v in self.values(condition.names).items()}
             reason = condition.text.format(**{**self.space.config_type().to_dict(), **sample})
             problem = f"{self.space.source}: no point of {self.what} is legal: {reason}; this rule"
-            cure = f"add values of {', '.join(sorted(condition.names))} to parameters"
+            names = ", ".join(sorted(condition.names))
+            cure = f"add values of {names} to parameters" if names else "choose another family"
         raise InputError(f"{problem} removes the last {self.points}; {cure}")
 
 
@@ -243,8 +244,7 @@ def _keys(space: SearchSpace, codes: Codes) -> npt.NDArray[np.int64]:
     return keys
 
 
-def _frame(space: SearchSpace, codes: Codes) -> pd.DataFrame:
-    points = len(next(iter(codes.values())))
+def _frame(space: SearchSpace, codes: Codes, points: int) -> pd.DataFrame:
     columns: dict[str, Any] = {}
     for name, default in space.config_type().to_dict().items():
         choices = space.parameters.get(name, (default,))
@@ -253,4 +253,4 @@ def _frame(space: SearchSpace, codes: Codes) -> pd.DataFrame:
             columns[name] = pd.Categorical.from_codes(column, categories=pd.Index(choices, dtype="str"))
         else:
             columns[name] = np.asarray(choices, dtype=np.int32)[column]
-    return pd.DataFrame(columns, copy=False)
+    return pd.DataFrame(columns, index=pd.RangeIndex(points), copy=False)

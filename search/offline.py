@@ -23,8 +23,8 @@ from search.compiler_output import diagnostic_line
 from search.evaluate import Candidate, Evaluation, Outcome, Value
 from search.gate import GateReport, check_program
 from search.gfx950.artifacts import ArtifactCache
-from search.gfx950.estimate import estimate_calls
 from search.gfx950.executed import executed_columns, longest_wave_mix
+from search.gfx950.family_work import estimate_calls
 from search.gfx950.machine import Machine
 from search.gfx950.timing_model import MODEL_VERSION, Prediction, predict, with_executed
 from search.worker import WorkerDied, WorkerPool, WorkerTimedOut

@@ -95,7 +95,7 @@ class Points:
         points = self.legal[family]
         rows = self._choice(family)
         table = self._table(family)[rows]
-        target = _coordinates(pd.DataFrame([values], columns=points.frame.columns), points.frame)
+        target = _coordinates(pd.DataFrame([values], columns=points.frame.columns, index=[0]), points.frame)
         distance = np.abs(table - target).sum(axis=1)
         closest = rows[distance <= distance.min() + 1e-6]
         return family, points.config(int(self._random.choice(closest)))
@@ -123,7 +123,7 @@ class Points:
 
 def _coordinates(frame: pd.DataFrame, whole: pd.DataFrame) -> npt.NDArray[np.float32]:
     """Rows of ``frame`` as points of a cube whose sides are the value ranges of ``whole``."""
-    columns = []
+    columns: list[npt.NDArray[Any]] = [np.zeros(len(frame))]  # of a family without knobs, all that there is
     for name in whole.columns:
         if pd.api.types.is_numeric_dtype(whole[name]):
             low, high = (_exponent(np.array([f(whole[name])]))[0] for f in (np.min, np.max))

@@ -1,4 +1,4 @@
-"""Executes AITER's FP4 GEMM kernels on the simulator and compares C with the float64 reference."""
+"""Executes AITER's FP4 GEMM kernels on operands of one's choice; the gate executes whole programs of ``staged_ck``."""
 
 from __future__ import annotations
 
@@ -10,28 +10,20 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kernels.code_object_launch import (
-    THREADS,
-    CodeObjectCoverage,
-    argument_values,
-    launch_grid,
-    pack_arguments,
-)
+from kernels.code_object_launch import THREADS, CodeObjectCoverage, launch_grid, prebuilt_kernel
 from kernels.code_objects import CodeObject, accumulates_in_bf16, slice_elements
 from kernels.errors import WrongResultError
 from kernels.formats import Mxfp4Tensor, quantize
 from kernels.layouts import padded_scale_shape, shuffle_scales, shuffle_weight
 from kernels.problem import BLOCK, GemmShape
-from kernels.reference import compare
 from kernels.tiling import GridIndex
 from kernels.weights import PackedWeight
 from search.gfx950.simulator import Buffer, Histogram, Kernel, Launch, simulate
+from search.tolerance import bf16_sum_bound, judge_result
 
 Array = npt.NDArray[Any]
 UNWRITTEN: Final = 0xFFFF  # bf16 NaN
 POISON: Final = 0xFF  # E8M0 NaN
-BF16_ROUNDOFF: Final = 2.0**-8  # half a step of a significand of 8 bits, relative
-MAX_ULP: Final = 1
 Tile = tuple[range, range]  # rows and columns of C
 
 
@@ -55,15 +47,15 @@ class Operands:
     a_values: torch.Tensor
     b_values: torch.Tensor
 
-    def product(self, tile: Tile, ks: slice = slice(None)) -> torch.Tensor:
-        """C [rows, columns] in float64 over a part of K."""
-        rows, columns = (slice(span.start, span.stop) for span in tile)
-        return self.a_values[rows, ks] @ self.b_values[columns, ks].T
+    def product(self, tile: Tile) -> torch.Tensor:
+        """C [rows, columns] in float64."""
+        a, b = self.values(tile)
+        return a @ b.T
 
-    def magnitude(self, tile: Tile, slice_k: int) -> torch.Tensor:
-        """Sum of |partial product| over slices of ``slice_k`` elements, [rows, columns] float64."""
-        starts = range(0, self.shape.K, slice_k)
-        return torch.stack([self.product(tile, slice(start, start + slice_k)).abs() for start in starts]).sum(0)
+    def values(self, tile: Tile) -> tuple[torch.Tensor, torch.Tensor]:
+        """Float64 rows of A and of B behind a tile of C."""
+        rows, columns = tile
+        return self.a_values[rows.start : rows.stop], self.b_values[columns.start : columns.stop]
 
 
 @dataclass(frozen=True)
@@ -129,8 +121,8 @@ def run_checked(
         kernel: ``code_object``, loaded.
         code_object: Tile and limits.
         operands: Of the problem.
-        log2_k_split: See :func:`kernels.code_objects.check`; 0 demands C up to one bf16 step, more an error of at most
-            slices x 2**-8 x the sum of the slices' magnitudes, which bounds bf16 sums in any order.
+        log2_k_split: See :func:`kernels.code_objects.check`; 0 demands C up to one bf16 step, more what
+            :func:`search.tolerance.bf16_sum_bound` allows.
         tiles: (rows, columns) of C; default all of C.
 
     Raises:
@@ -158,6 +150,7 @@ def _execute(
     kernel: Kernel, code_object: CodeObject, operands: Operands, log2_k_split: int, out: Array, chosen: list[GridIndex]
 ) -> Histogram:
     shape = operands.shape
+    packed = prebuilt_kernel(code_object, shape, log2_k_split)
     arguments: dict[str, Buffer | Array] = {
         "out": Buffer(out, initialised=accumulates_in_bf16(log2_k_split)),
         "a": operands.codes.numpy(),
@@ -169,7 +162,7 @@ def _execute(
         arguments,
         launch_grid(shape, code_object, log2_k_split),
         (THREADS, 1, 1),
-        pack=lambda addresses: pack_arguments(argument_values(shape, addresses, log2_k_split)),
+        pack=lambda addresses: packed.pack({name: addresses[name] for name in packed.arg_names}),
     )
     result = simulate(kernel, launch, chosen)
     if result.findings:
@@ -185,23 +178,13 @@ def _compare(out: Array, operands: Operands, log2_k_split: int, tile: Tile) -> f
     """
     rows, columns = tile
     actual = torch.from_numpy(out[rows.start : rows.stop, columns.start : columns.stop]).view(torch.bfloat16)
-    reference = operands.product(tile)
-    report = compare(actual, reference, ulp=MAX_ULP)
-    wrong = report.mismatches
+    a, b = operands.values(tile)
+    bound = None
     if accumulates_in_bf16(log2_k_split):
-        error = (actual.to(torch.float64) - reference).abs()
-        wrong = int((~(error <= _allowed(operands, log2_k_split, tile))).sum())
-    if wrong:
-        raise WrongResultError(f"{wrong} of {report.elements} elements are wrong, largest error {report.max_abs:g}")
+        bound = bf16_sum_bound(a, b, slice_elements(operands.shape.K, log2_k_split))
+    report = judge_result(actual, a @ b.T, bound)
+    if not report.ok:
+        raise WrongResultError(
+            f"{report.mismatches} of {report.elements} elements are wrong, largest error {report.max_abs:g}"
+        )
     return report.max_abs
-
-
-def _allowed(operands: Operands, log2_k_split: int, tile: Tile) -> torch.Tensor:
-    """Largest error of bf16 partial sums added in bf16, in any order, [rows, columns].
-
-    Source: each slice is rounded once, and each addition but the first (to zero) once: slices x 2**-8 of the sum of
-    the magnitudes to first order (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
-    """
-    slice_k = slice_elements(operands.shape.K, log2_k_split)
-    slices = -(-operands.shape.K // slice_k)
-    return operands.magnitude(tile, slice_k) * (slices * BF16_ROUNDOFF * (1 + BF16_ROUNDOFF) ** slices)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.code_object_launch import CodeObjectCoverage, argument_values, launch_grid, pack_arguments
+from kernels.code_object_launch import CodeObjectCoverage, launch_grid, prebuilt_kernel
 from kernels.code_objects import CodeObject
 from kernels.problem import GemmShape
 
@@ -23,7 +23,7 @@ def code_object(tile_m: int, tile_n: int) -> CodeObject:
 
 
 def test_each_argument_lies_where_the_kernels_load_it() -> None:
-    packed = pack_arguments(argument_values(GemmShape(33, 192, 320), POINTERS, log2_k_split=3))
+    packed = prebuilt_kernel(code_object(32, 128), GemmShape(33, 192, 320), log2_k_split=3).pack(POINTERS)
     assert len(packed) == 372
     expected = bytearray(372)
     for offset, code, value in (  # offsets of the s_load instructions in the disassembly
@@ -35,21 +35,12 @@ def test_each_argument_lies_where_the_kernels_load_it() -> None:
     assert packed == bytes(expected)
 
 
-def test_the_output_may_have_wider_rows() -> None:
-    values = argument_values(GemmShape(33, 192, 256), POINTERS, out_stride=1000)
-    assert struct.unpack_from("<I", pack_arguments(values), 0x80) == (1000,)
-
-
-def test_missing_unknown_and_oversized_arguments_are_named() -> None:
-    values = argument_values(GemmShape(33, 192, 256), POINTERS)
-    with pytest.raises(ValueError, match="'strideX'"):
-        pack_arguments(values | {"strideX": 1})
-    with pytest.raises(ValueError, match="'beta'"):
-        pack_arguments({name: value for name, value in values.items() if name != "beta"})
-    with pytest.raises(ValueError, match="M = 4294967296"):
-        pack_arguments(values | {"M": 1 << 32})
-    with pytest.raises(KeyError, match="b_scale"):
-        argument_values(GemmShape(33, 192, 256), {name: 1 for name in POINTERS if name != "b_scale"})
+def test_a_kernel_takes_the_five_addresses_and_knows_the_rest() -> None:
+    kernel = prebuilt_kernel(code_object(32, 128), GemmShape(33, 192, 256))
+    assert (kernel.name, kernel.path, kernel.threads) == ("k", Path("k.co"), 256)
+    assert sorted(kernel.arg_names) == sorted(POINTERS)
+    with pytest.raises(ValueError, match="'b_scale'"):
+        kernel.pack({name: 1 for name in POINTERS if name != "b_scale"})
 
 
 def test_the_grid_has_tile_columns_tile_rows_and_slices() -> None:

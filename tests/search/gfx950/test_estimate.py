@@ -12,7 +12,8 @@ from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.gfx950.assembly import analyze
 from search.gfx950.compile import compile_kernel
-from search.gfx950.estimate import FAMILY_WORK, estimate_calls, estimate_gemm_work
+from search.gfx950.estimate import estimate_gemm_work
+from search.gfx950.family_work import FAMILY_WORK, estimate_calls
 from search.gfx950.machine import MI355X
 from search.gfx950.tile_work import TileWork
 from search.gfx950.timing_model import total_us

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from search.gfx950.llvm import disassemble, read_notes
+from search.gfx950 import llvm  # a module, so that either may be imported first
 from search.gfx950.simulator.elf import read_elf
 from search.gfx950.simulator.findings import SimulationError
 from search.gfx950.simulator.program import Program, decode_program
@@ -124,8 +124,8 @@ def load_code_object(path: Path, symbol: str | None = None) -> Kernel:
     (entry_offset,) = struct.unpack_from("<q", raw, 16)
     entry = elf.symbols[f"{name}.kd"].address + entry_offset
     size = elf.symbols[name].size if name in elf.symbols else 0
-    listing = parse_objdump(disassemble(path), name, entry, entry + size if size else None)
-    return Kernel(name, decode_program(listing), parse_descriptor(raw), parse_arguments(read_notes(path), name))
+    listing = parse_objdump(llvm.disassemble(path), name, entry, entry + size if size else None)
+    return Kernel(name, decode_program(listing), parse_descriptor(raw), parse_arguments(llvm.read_notes(path), name))
 
 
 def parse_descriptor(raw: bytes) -> Descriptor:

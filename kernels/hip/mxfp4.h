@@ -144,8 +144,8 @@ MXFP4_DEVICE u32 code_of_any(u32 magnitude, u32 byte) {
     const u32 quotient = significand << 20 >> smaller(byte + 2 - exponent, 31u);  // in 2^-25; exact from .25 on
     const u32 above = (quotient >= 2u << 25) + (quotient >= 4u << 25);  // each doubles the distance of the codes
     const u32 steps = quotient >> above;
-    const u32 code = 2 * above + ((steps + 0x7FFFFF + (steps >> 24 & 1)) >> 24);
-    return magnitude >= INF ? 7 : smaller(code, 7u);
+    const u32 code = 2 * above + ((steps + 0x7FFFFF + (steps >> 24 & 1)) >> 24);  // at most 7: |x| < 7 scales
+    return magnitude >= INF ? 7 : code;
 }
 
 // Pairs of bf16 in COUNT (2 or 4) words to COUNT bytes of two codes, the first code and byte lowest.

@@ -13,7 +13,7 @@ from kernels import interpreter, ops
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.dispatcher import Dispatcher
 from kernels.misses import MissRecorder
-from kernels.operands import as_output, as_rows, check_shuffled, in_shape_of
+from kernels.operands import check_shuffled, operands
 from kernels.planner import Choice
 from kernels.problem import GemmShape
 from kernels.reference import mxfp4_gemm_reference, to_bf16
@@ -89,16 +89,15 @@ def _serving(a: torch.Tensor) -> Dispatcher | None:
 
 
 def _reference(a: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None) -> torch.Tensor:
-    rows = as_rows(a, weight.K)
-    product = as_output(out, a, rows, weight.N)
+    seen = operands(a, weight.N, weight.K, out)
     if a.device != weight.device:
         raise ValueError(f"a is on {a.device}, the weight on {weight.device}")
-    if rows.shape[0]:
+    if seen.M:
         noting = _noting()
         if noting is not None:
-            noting.note(GemmShape(rows.shape[0], weight.N, weight.K))
-        product.copy_(to_bf16(mxfp4_gemm_reference(rows, weight)))
-    return in_shape_of(product, a, out)
+            noting.note(GemmShape(seen.M, weight.N, weight.K))
+        seen.out.copy_(to_bf16(mxfp4_gemm_reference(seen.a, weight)))
+    return seen.result
 
 
 def mxfp4_gemm(

@@ -12,8 +12,7 @@ from kernels.defaults import default_choice
 from kernels.device import DeviceKey
 from kernels.graphs import GraphCache, Pointers
 from kernels.misses import MissRecorder
-from kernels.operands import as_output, as_rows, check_shuffled, in_shape_of
-from kernels.plan import Addresses
+from kernels.operands import Operands, check_shuffled, operands
 from kernels.planner import Choice, Planned, Planner, Statistics
 from kernels.problem import GemmShape
 from kernels.runner import Compile, compile_call, interpret_call
@@ -93,28 +92,24 @@ class Dispatcher:
             ValueError: A tensor has another shape, dtype, layout or device, or needs a gradient.
             RuntimeError: The caller captures a graph and the shape has no plan yet; see :meth:`prepare`.
         """
-        rows = as_rows(a, weight.K)
-        product = as_output(out, a, rows, weight.N)
-        if rows.shape[0]:
-            planned, pointers = self._planned(rows, weight.data, weight.scale, product)
-            planned.calls += 1
+        seen = operands(a, weight.N, weight.K, out)
+        if seen.M:
+            planned, pointers, index = self._planned(seen, weight.data, weight.scale, weight.N, weight.K)
             wanted = planned.graph if graph is None else graph
-            if not (wanted and self.graphs.run(planned.plan, weight, rows, pointers)):
-                _launch(planned, pointers, weight.data)
-        return in_shape_of(product, a, out)
+            if not (wanted and self.graphs.run(planned.plan, weight, seen, pointers, index)):
+                _launch(planned, pointers, weight.data, index)
+        return seen.result
 
     def gemm_shuffled(
         self, a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor, *, out: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Like :meth:`gemm`, without graphs, for a weight given as the two tensors of a ``PackedWeight``."""
         N, K = check_shuffled(data, scale)
-        rows = as_rows(a, K)
-        product = as_output(out, a, rows, N)
-        if rows.shape[0]:
-            planned, pointers = self._planned(rows, data, scale, product)
-            planned.calls += 1
-            _launch(planned, pointers, data)
-        return in_shape_of(product, a, out)
+        seen = operands(a, N, K, out)
+        if seen.M:
+            planned, pointers, index = self._planned(seen, data, scale, N, K)
+            _launch(planned, pointers, data, index)
+        return seen.result
 
     def prepare(self, weight: PackedWeight, rows: Iterable[int]) -> None:
         """Choose, compile and load the kernels for ``weight`` at each M of ``rows``, so that no call has to.
@@ -133,30 +128,30 @@ class Dispatcher:
         self._planner.note(shape)
 
     def _planned(
-        self, a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor, out: torch.Tensor
-    ) -> tuple[Planned, Pointers]:
-        """The plan for matrices [M, K] and [M, N], and the addresses of the four tensors."""
+        self, seen: Operands, data: torch.Tensor, scale: torch.Tensor, N: int, K: int
+    ) -> tuple[Planned, Pointers, int]:
+        """The plan for a call, counted; the addresses of the four tensors; and the GPU that they are on."""
         index = data.get_device()
-        if a.get_device() != index or (index < 0 and a.device != data.device):
-            raise ValueError(f"a is on {a.device}, the weight on {data.device}")
-        pointers = (a.data_ptr(), data.data_ptr(), scale.data_ptr(), out.data_ptr())
+        if seen.a.get_device() != index or (index < 0 and seen.a.device != data.device):
+            raise ValueError(f"a is on {seen.a.device}, the weight on {data.device}")
+        pointers = (seen.a.data_ptr(), data.data_ptr(), scale.data_ptr(), seen.out.data_ptr())
         misaligned = 0
         if (pointers[0] | pointers[1] | pointers[2] | pointers[3]) & 15:
             misaligned = sum(bool(pointer & 15) << bit for bit, pointer in enumerate(pointers))
-        M, K = a.shape
-        return self._planner.planned((M, out.shape[1], K, a.stride(0), misaligned, index)), pointers
+        planned = self._planner.planned((seen.M, N, K, seen.stride_am, misaligned, index))
+        planned.calls += 1
+        return planned, pointers, index
 
 
-def _launch(planned: Planned, pointers: Pointers, data: torch.Tensor) -> None:
-    """Run a plan with a workspace that is free for the stream's next call as soon as this one returns."""
+def _launch(planned: Planned, pointers: Pointers, data: torch.Tensor, index: int) -> None:
+    """Launch on GPU ``index``, or interpret where there is none (-1).
+
+    The workspace is free for the stream's next call as soon as this one returns.
+    """
     size = planned.plan.workspace_bytes
     workspace = data.new_empty(size) if size else None
-    _run(planned, (*pointers, 0 if workspace is None else workspace.data_ptr()), data.get_device())
-
-
-def _run(planned: Planned, addresses: Addresses, index: int) -> None:
-    """Launch on GPU ``index``, or interpret where there is none (-1)."""
-    if index < 0 or index == torch.cuda.current_device():
+    addresses = (*pointers, 0 if workspace is None else workspace.data_ptr())
+    if planned.only_device or index == torch.cuda.current_device():
         planned.plan.run(addresses)
     else:  # kernels go to the current device, wherever the tensors are
         with torch.cuda.device(index):

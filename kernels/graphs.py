@@ -25,6 +25,7 @@ from typing import Protocol
 import torch
 from triton.runtime import driver
 
+from kernels.operands import Operands
 from kernels.plan import Plan
 from kernels.weights import PackedWeight
 
@@ -157,23 +158,23 @@ class GraphCache:
         with self._lock:
             return sum(workspace.memory.numel() for workspace in list(self._workspaces.values()))
 
-    def run(self, plan: Plan, weight: PackedWeight, a: torch.Tensor, pointers: Pointers) -> bool:
+    def run(self, plan: Plan, weight: PackedWeight, seen: Operands, pointers: Pointers, index: int) -> bool:
         """Run ``plan`` by replay; the second of two near calls with the same addresses captures first.
 
         Args:
             plan: What to capture.
             weight: Whose memory the kernels read in place.
-            a: [M, K].
+            seen: The caller's tensors.
             pointers: The addresses of this call.
+            index: The GPU, -1 if there is none.
 
         Returns:
             False where nothing was done: more than ``MAX_ROWS`` rows, no GPU, the caller captures a graph of its own,
             addresses that are new, or a capture that failed, now or before.
         """
-        M, index = a.shape[0], a.get_device()
-        if M > MAX_ROWS or not self.backend.available(index):
+        if seen.M > MAX_ROWS or not self.backend.available(index):
             return False
-        key = (M, a.stride(0), self.backend.stream(index), *pointers)
+        key = (seen.M, seen.stride_am, self.backend.stream(index), *pointers)
         mine = self._by_weight.get(weight)
         captured = None if mine is None else mine.graphs.get(key)
         if captured is None:

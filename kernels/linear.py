@@ -16,6 +16,12 @@ from kernels.weights import PackedWeight
 class MXFP4Linear(nn.Module):
     """``y = bf16(Q(x) @ weight.T) + bias`` for x [..., in_features] in bfloat16; no gradients.
 
+    Under ``torch.compile`` the product is bit for bit the eager one, but Inductor rounds what it fuses between two
+    layers (the bias too) once, eager torch after each operation, and an input that moved by one bfloat16 step may get
+    another MXFP4 code: results then differ by some percent, and neither is nearer to the unrounded model.
+    ``torch.compile(model, options={"emulate_precision_casts": True})`` rounds as eager does. Source:
+    ``benchmarks/compiled_model.py``.
+
     The state dict holds ``data`` and ``scale``, the shuffled tensors of :class:`PackedWeight`, and ``bias``. A new
     layer holds zeros until a state dict is loaded; see also :meth:`from_linear` and :meth:`from_weight`.
 
@@ -97,7 +103,8 @@ class MXFP4Linear(nn.Module):
         """
         compiling = torch.compiler.is_compiling()
         y: torch.Tensor = ops.gemm(x, self.data, self.scale) if compiling else mxfp4_gemm(x, self.weight)
-        return y if self.bias is None else torch.add(y, self.bias.to(y.dtype))
+        bias = self.bias
+        return y if bias is None else torch.add(y, bias.to(y.dtype))
 
     def extra_repr(self) -> str:
         """Sizes, as ``nn.Linear`` prints them."""

@@ -1,53 +1,66 @@
-"""Check the tensors of a product and see them as matrices. On the path of every call: cheap tests only."""
+"""Check the tensors of a product and see them as matrices. On the path of every call: each torch call counts."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 
 from kernels.layouts import padded_scale_shape
 from kernels.problem import BLOCK
 
-
-def as_rows(a: torch.Tensor, K: int) -> torch.Tensor:
-    """Return ``a`` [..., K] as a matrix [M, K] whose rows may be strided, the elements of a row not.
-
-    Raises:
-        ValueError: Another dtype or extent, or a gradient is wanted.
-    """
-    if a.dtype is not torch.bfloat16 or a.ndim == 0 or a.shape[-1] != K:
-        raise ValueError(f"a must be bfloat16 [..., {K}], got {a.dtype} {list(a.shape)}")
-    if a.requires_grad and torch.is_grad_enabled():
-        raise ValueError("a requires a gradient, and the product has none: call it under torch.no_grad()")
-    rows = a if a.ndim == 2 else a.reshape(-1, K)
-    return rows if rows.stride(1) == 1 else rows.contiguous()
+BF16 = torch.bfloat16
 
 
-def as_output(out: torch.Tensor | None, a: torch.Tensor, rows: torch.Tensor, N: int) -> torch.Tensor:
-    """Return ``out`` as a matrix [M, N], or a new one.
+@dataclass(eq=False, slots=True)
+class Operands:
+    """The two tensors of a caller as matrices, and what is known of them.
 
     Args:
-        out: [..., N] bfloat16, contiguous, with the leading extents of ``a``.
-        a: [..., K].
-        rows: ``a`` as a matrix [M, K].
-        N: Columns.
+        a: [M, K], each row without gaps.
+        out: [M, N], contiguous.
+        M: Rows.
+        stride_am: Elements between the rows of ``a``.
+        result: [..., N] to hand to the caller: ``out`` in the caller's shape.
+    """
+
+    a: torch.Tensor
+    out: torch.Tensor
+    M: int
+    stride_am: int
+    result: torch.Tensor
+
+
+def operands(a: torch.Tensor, N: int, K: int, out: torch.Tensor | None) -> Operands:
+    """See ``a`` [..., K] and ``out`` [..., N] as matrices; ``out`` is allocated if it is None.
+
+    Rows may be strided, the elements of a row not: then ``a`` is copied.
 
     Raises:
-        ValueError: ``out`` has another shape, dtype, layout or device.
+        ValueError: A tensor has another dtype, shape, layout or device, or a gradient is wanted.
     """
+    shape = a.shape
+    if a.dtype is not BF16 or not shape or shape[-1] != K:
+        raise ValueError(f"a must be bfloat16 [..., {K}], got {a.dtype} {list(shape)}")
+    if a.requires_grad and torch.is_grad_enabled():
+        raise ValueError("a requires a gradient, and the product has none: call it under torch.no_grad()")
+    matrix = len(shape) == 2
+    rows = a if matrix else a.reshape(-1, K)
+    stride_am, inner = rows.stride()
+    if inner != 1:
+        rows, stride_am = rows.contiguous(), K
+    M = shape[0] if matrix else rows.shape[0]
     if out is None:
-        return a.new_empty((rows.shape[0], N))
-    shape = (*a.shape[:-1], N)
-    if out.dtype is not torch.bfloat16 or out.shape != shape or out.device != a.device or not out.is_contiguous():
+        product = rows.new_empty((M, N))
+        return Operands(rows, product, M, stride_am, product if matrix else product.view(*shape[:-1], N))
+    _check_output(out, (*shape[:-1], N), a)
+    return Operands(rows, out if matrix else out.view(-1, N), M, stride_am, out)
+
+
+def _check_output(out: torch.Tensor, shape: tuple[int, ...], a: torch.Tensor) -> None:
+    if out.dtype is not BF16 or out.shape != shape or out.device != a.device or not out.is_contiguous():
         found = f"{out.dtype} {list(out.shape)} on {out.device}, strides {out.stride()}"
         raise ValueError(f"out must be contiguous bfloat16 {list(shape)} on {a.device}, got {found}")
-    return out if out.ndim == 2 else out.view(-1, N)
-
-
-def in_shape_of(product: torch.Tensor, a: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-    """The caller's ``out``, or the matrix with the leading extents of ``a``."""
-    if out is not None:
-        return out
-    return product if a.ndim == 2 else product.view(*a.shape[:-1], product.shape[1])
 
 
 def check_shuffled(data: torch.Tensor, scale: torch.Tensor) -> tuple[int, int]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import itemgetter
 
 from kernels.config import KernelConfig
 from kernels.families import FAMILIES
@@ -19,7 +18,6 @@ WORKSPACE = len(CALLER)
 BF16_BYTES = 2
 
 Addresses = tuple[int, int, int, int, int]  # of a, b, b_scale, out and the workspace
-Arguments = tuple[int | str | bool, ...]
 
 
 @dataclass(frozen=True)
@@ -43,13 +41,13 @@ class Launch:
 
     Args:
         run: Compiled and loaded kernel.
-        constants: Its arguments that are no addresses.
-        arrange: Puts (*addresses of the plan, *constants) into the kernel's order, leaving out what it does not take.
+        arguments: All of them in order, 0 in place of an address.
+        slots: (position, index into :data:`Addresses`, bytes to add) of each address.
     """
 
     run: Runner
-    constants: Arguments
-    arrange: Callable[[Arguments], Arguments]
+    arguments: list[int | str | bool]
+    slots: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -58,22 +56,19 @@ class Plan:
 
     Args:
         launches: In order.
-        inner: (index into :data:`Addresses`, bytes to add) of each further address that a launch takes: of a buffer
-            within the workspace, of the first row of a later part.
         workspace_bytes: To allocate for each call; 0 if none.
     """
 
     launches: tuple[Launch, ...]
-    inner: tuple[tuple[int, int], ...]
     workspace_bytes: int
 
     def run(self, addresses: Addresses) -> None:
         """Launch on the current stream."""
-        places: Arguments = addresses
-        if self.inner:
-            places += tuple([addresses[source] + offset for source, offset in self.inner])
         for launch in self.launches:
-            launch.run(*launch.arrange(places + launch.constants))
+            arguments = launch.arguments.copy()
+            for position, source, offset in launch.slots:
+                arguments[position] = addresses[source] + offset
+            launch.run(*arguments)
 
 
 def build_plan(
@@ -91,51 +86,40 @@ def build_plan(
     Raises:
         Exception: Whatever ``compile_call`` raises.
     """
-    M = inputs.shape.M
+    M, N, K = inputs.shape.M, inputs.shape.N, inputs.shape.K
 
     def program(rows: int) -> Program:
-        return FAMILIES[family].program(GemmShape(rows, inputs.shape.N, inputs.shape.K), config, inputs.stride_am)
+        return FAMILIES[family].program(GemmShape(rows, N, K), config, inputs.stride_am)
 
     step = rows_of_a_part(M, program, limit_bytes)
-    programs = {first: program(min(step, M - first)) for first in range(0, M, step)}
-    parts = [(part, _places(part, first, inputs)) for first, part in programs.items()]
-    given = [(source, 0) for source in range(WORKSPACE + 1)]
-    addresses = list(dict.fromkeys([*given, *(place for _, places in parts for place in places.values())]))
     launches: list[Launch] = []
-    for part, places in parts:
-        pointers = _pointers(part, inputs)
-        sources = {name: addresses.index(place) for name, place in places.items()}
-        launches += [_launch(call, sources, len(addresses), compile_call(call, pointers)) for call in part.calls]
-    workspace_bytes = max(layout(part.workspaces).bytes for part in programs.values())
-    return Plan(tuple(launches), tuple(addresses[len(given) :]), workspace_bytes)
+    workspace_bytes = 0
+    for first in range(0, M, step):
+        part = program(min(step, M - first))
+        before = {"a": first * inputs.stride_am * BF16_BYTES, "out": first * N * BF16_BYTES}
+        launches += _launches(part, before, inputs, compile_call)
+        workspace_bytes = max(workspace_bytes, layout(part.workspaces).bytes)
+    return Plan(tuple(launches), workspace_bytes)
 
 
-def _places(program: Program, first: int, inputs: Inputs) -> dict[str, tuple[int, int]]:
-    """Where each buffer of the part that begins at row ``first`` lies: index into :data:`Addresses`, bytes to add."""
-    before = {"a": first * inputs.stride_am * BF16_BYTES, "out": first * inputs.shape.N * BF16_BYTES}
+def _launches(program: Program, before: Mapping[str, int], inputs: Inputs, compile_call: Compile) -> list[Launch]:
+    """Launches of one part, whose rows begin ``before`` bytes after the start of A and of C."""
     places = {name: (index, before.get(name, 0)) for index, name in enumerate(CALLER)}
-    return places | {name: (WORKSPACE, offset) for name, offset in layout(program.workspaces).offsets.items()}
+    places |= {name: (WORKSPACE, offset) for name, offset in layout(program.workspaces).offsets.items()}
+    pointers = _pointers(program, inputs)
+    return [_launch(call, places, compile_call(call, pointers)) for call in program.calls]
 
 
-def _launch(call: KernelCall, sources: Mapping[str, int], addresses: int, run: Runner) -> Launch:
-    order: list[int] = []
-    constants: list[int | str | bool] = []
-    for name in call.kernel.arg_names:
+def _launch(call: KernelCall, places: Mapping[str, tuple[int, int]], run: Runner) -> Launch:
+    arguments: list[int | str | bool] = []
+    slots: list[tuple[int, int, int]] = []
+    for position, name in enumerate(call.kernel.arg_names):
         value = call.args[name] if name in call.args else call.constexprs[name]
         if name in call.args and isinstance(value, str):
-            order.append(sources[value])
-        else:
-            order.append(addresses + len(constants))
-            constants.append(value)
-    return Launch(run, tuple(constants), _picker(order))
-
-
-def _picker(order: list[int]) -> Callable[[Arguments], Arguments]:
-    """What picks the elements at ``order`` from a tuple; ``itemgetter`` gives no tuple where it picks one."""
-    pick: Callable[[Arguments], Arguments] = (
-        itemgetter(*order) if len(order) > 1 else itemgetter(slice(order[0], order[0] + 1))
-    )
-    return pick
+            slots.append((position, *places[value]))
+            value = 0
+        arguments.append(value)
+    return Launch(run, arguments, tuple(slots))
 
 
 def _pointers(program: Program, inputs: Inputs) -> dict[str, PointerSpec]:

@@ -15,6 +15,7 @@ from triton.errors import TritonError
 from kernels.config import KernelConfig
 from kernels.defaults import default_choice, smallest_choice
 from kernels.device import DeviceKey, local_device
+from kernels.errors import KernelError
 from kernels.misses import MissRecorder
 from kernels.plan import Inputs, Plan, build_plan
 from kernels.problem import GemmShape
@@ -24,8 +25,9 @@ from kernels.tables import How, Lookup
 LOGGER = logging.getLogger(__name__)
 MAX_PLANS = 8192  # a few kB each; beyond, the oldest goes
 # A configuration that another version of the compiler built may fail in this one: its own errors, a failed MLIR or
-# LLVM pass (RuntimeError), and a C++ std::out_of_range from its layout arithmetic (IndexError).
-COMPILER_ERRORS = (TritonError, RuntimeError, IndexError)
+# LLVM pass (RuntimeError), and a C++ std::out_of_range from its layout arithmetic (IndexError). A KernelError says
+# that what the configuration needs is not on this machine.
+COMPILER_ERRORS = (TritonError, RuntimeError, IndexError, KernelError)
 
 PlanKey = tuple[int, int, int, int, int, int]  # M, N, K, row stride of A, misaligned operands, GPU index
 
@@ -54,12 +56,14 @@ class Planned:
         choice: Its configuration and the table's answer. Where the compiler rejected the configuration of the
             answer's row, the configuration is a default.
         graph: Whether the row asks for replay of a captured graph.
+        only_device: Whether the process sees no other device, so that this one is always current.
         calls: How often it ran; a few may be lost where threads race.
     """
 
     plan: Plan
     choice: Choice
     graph: bool
+    only_device: bool
     calls: int = 0
 
 
@@ -166,7 +170,8 @@ class Planner:
     def _compile(self, choice: Choice, inputs: Inputs) -> Planned:
         plan = build_plan(choice.family, choice.config, inputs, self.compile_call, self.limit_bytes)
         row = choice.lookup.row
-        return Planned(plan, choice, row is not None and row.graph)
+        only_device = torch.cuda.device_count() < 2
+        return Planned(plan, choice, row is not None and row.graph, only_device)
 
     def _build(self, choice: Choice, inputs: Inputs) -> Planned:
         *first, last = dict.fromkeys(self._candidates(choice, inputs.shape))

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from kernels.graphs import MAX_ROWS, RECENT, CaptureError, CudaGraphs, GraphCache
+from kernels.operands import Operands
 from kernels.plan import Launch, Plan
 from kernels.weights import PackedWeight
 
@@ -57,7 +58,7 @@ def first_byte(a: int, data: int, scale: int, out: int, workspace: int) -> None:
 
 
 def plan(workspace_bytes: int = 0) -> Plan:
-    return Plan((Launch(first_byte, (), lambda addresses: addresses),), (), workspace_bytes)
+    return Plan((Launch(first_byte, [0] * 5, tuple((i, i, 0) for i in range(5))),), workspace_bytes)
 
 
 PLAN = plan()
@@ -79,7 +80,8 @@ class Buffers:
         self.a.fill_(value)
         self.out.fill_(-1.0)
         pointers = (self.a.data_ptr(), weight.data.data_ptr(), weight.scale.data_ptr(), self.out.data_ptr())
-        if not cache.run(plan, weight, self.a, pointers):
+        seen = Operands(self.a, self.out, self.a.shape[0], self.a.stride(0), self.out)
+        if not cache.run(plan, weight, seen, pointers, -1):
             assert bool((self.out == -1).all())
             return None
         return float(self.out[0, 0])

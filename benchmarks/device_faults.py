@@ -1,6 +1,6 @@
 """What a bad candidate costs on a real GPU: out of bounds, endless, NaN, killed; and what a killed sweep leaves.
 
-Usage: python benchmarks/device_faults.py [--output FILE.json]
+Usage: python benchmarks/device_faults.py [--killed-only] [--output FILE.json]
 
 Real kernels go through the real lane and worker process. Prints the outcome of each, the time from its end to the
 next measurement, and what runs on the GPU after this process's own workers were closed. A full disk has a program of
@@ -51,7 +51,7 @@ RUN_TIMEOUT_S = 12.0
 SWEEP_START_S = 90.0  # until the first trials of a sweep are stored
 ROOT = Path(__file__).resolve().parent.parent
 SWEEP = (
-    sys.executable, "run_search.py", "sweep", str(SHAPE), "--target", "local", "--trials", "100000",
+    sys.executable, "run_search.py", "sweep", str(SHAPE), "32x2880x512", "--target", "local", "--trials", "100000",
     "--sampler", "random", "--families", "fused", "--jobs", "4", "--results",
 )  # fmt: skip
 
@@ -102,7 +102,7 @@ def faulty_work(task: Task, *, pids: Path) -> Answer:
     assert isinstance(task, MeasureTask)
     gpu = this_gpu()
     is_baseline = task.candidate == baseline(SHAPE, gpu.origin().device)
-    way = "fine" if is_baseline else WAYS[task.candidate.config.GROUP_M]
+    way = "fine" if is_baseline else WAYS[int(task.candidate.config.to_dict()["GROUP_M"])]
     return work(task, gpu if way == "fine" else FaultyGpu(way=way))
 
 
@@ -216,10 +216,15 @@ def command(pid: str) -> str:
     return f"{state(pid)} " + Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
 
 
-def main(output: Annotated[Path | None, typer.Option(help="JSON.")] = None) -> None:
+def main(
+    killed_only: Annotated[bool, typer.Option("--killed-only", help="Only the sweep that is killed.")] = False,
+    output: Annotated[Path | None, typer.Option(help="JSON.")] = None,
+) -> None:
     """Run every fault."""
-    with tempfile.TemporaryDirectory() as folder:
-        rows = run_faults(Path(folder) / "pid")
+    rows = []
+    if not killed_only:
+        with tempfile.TemporaryDirectory() as folder:
+            rows = run_faults(Path(folder) / "pid")
     rows.append(killed_parent())
     print(rows[-1], flush=True)
     print("on the GPU now:", orphans() or "nothing")

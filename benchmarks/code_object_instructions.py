@@ -22,6 +22,7 @@ from kernels.problem import GemmShape
 from search.gfx950.code_object_check import random_operands, run_checked
 from search.gfx950.simulator import Histogram, InstructionClass, Kernel, load_code_object
 from search.text_table import TextTable
+from search.user_errors import one_line_errors
 
 MATRIX_CLKS = 16  # of v_mfma_scale_f32_16x16x128_f8f6f4 with FP4 operands, the only one that these kernels use
 
@@ -87,4 +88,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

@@ -30,6 +30,7 @@ from search.record import RECORD, make_record
 from search.replay import ReplayEvaluator
 from search.space import load_spaces
 from search.study import StudyRun
+from search.user_errors import one_line_errors
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKS = (10, 20, 40, 70, 100, 200)
@@ -99,4 +100,5 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with one_line_errors():
+        typer.run(main)

@@ -34,6 +34,7 @@ from kernels.dispatch import mxfp4_gemm
 from kernels.formats import quantize, unpack_codes
 from kernels.linear import MXFP4Linear
 from kernels.reference import compare, mxfp4_gemm_reference
+from search.user_errors import one_line_errors
 
 Run = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
@@ -166,4 +167,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

@@ -48,6 +48,7 @@ from search.shapes import load_shapes
 from search.study import Point
 from search.timing import COLD, WARM, Launch, TimingProtocol, median_interval
 from search.trial_inputs import Tensors, set_bytes
+from search.user_errors import one_line_errors, required_gpu
 from search.winners import winners
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -233,10 +234,10 @@ def main(
     rounds: Annotated[int, typer.Option(help="Samples of each contender.")] = 30,
 ) -> None:
     """Compare, print and write."""
-    gpu = this_gpu()
-    device = gpu.origin().device
+    device = required_gpu()
     tuned = tuned_points(results, table, device)
     asked = load_shapes(shapes).shapes
+    gpu = this_gpu()
     picked, walls = pick_all(asked[:autotune], gpu)
     rows: list[dict[str, Any]] = []
     for shape in asked:
@@ -254,4 +255,5 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with one_line_errors():
+        typer.run(main)

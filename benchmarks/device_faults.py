@@ -32,7 +32,7 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.config import TileConfig
-from kernels.device import DeviceKey, local_device
+from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.program import Program
@@ -43,6 +43,7 @@ from search.gpu import TorchGpu, see_only
 from search.lane import GpuLane, Job
 from search.results import load
 from search.timing import COLD
+from search.user_errors import one_line_errors, required_gpu
 from search.worker import WorkerPool
 
 SHAPE = GemmShape(16, 2112, 7168)
@@ -114,8 +115,7 @@ def kill_when_idle(pids: Path, after_s: float) -> None:
 
 def run_faults(pids: Path) -> list[dict[str, Any]]:
     """Each fault between two fine candidates; how long until the second is measured."""
-    device = local_device()
-    assert device is not None
+    device = required_gpu()
     compile_all(device)
     pool, spare = (WorkerPool[Task, Answer](partial(faulty_work, pids=pids), 1, partial(see_only, 0)) for _ in range(2))
     lane = GpuLane(0, pool, COLD, RUN_TIMEOUT_S, spare=spare)
@@ -233,4 +233,5 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with one_line_errors():
+        typer.run(main)

@@ -26,6 +26,7 @@ from search.device_worker import MeasureTask, measure, this_gpu
 from search.evaluate import Candidate
 from search.shapes import load_shapes
 from search.timing import COLD, WARM
+from search.user_errors import one_line_errors, required_gpu
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMES = ("cold_us", "warm_us", "time_lo_us", "time_hi_us", "host_launch_us", "check_s", "first_s", "again_s")
@@ -49,6 +50,7 @@ def main(
     shapes: Annotated[str, typer.Option(help="all or few.")] = "all",
 ) -> None:
     """Probe, and say what is wrong."""
+    required_gpu()
     gpu = this_gpu()
     print(gpu.origin(), f"last-level cache {gpu.cache_bytes() >> 20} MiB", gpu.state(), sep="\n")
     asked = [*load_shapes(ROOT / "configs/shapes/gpumode.yaml").shapes, *TAILS]
@@ -85,4 +87,5 @@ def line(row: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with one_line_errors():
+        typer.run(main)

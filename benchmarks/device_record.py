@@ -16,11 +16,12 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kernels.problem import GemmShape
 from search.progress import TerminalReporter
 from search.results import load, save
+from search.shapes import parse_shapes
 from search.sweep import SweepRequest, run_sweep
 from search.text_table import output_console
+from search.user_errors import one_line_errors
 
 SPACES = Path(__file__).resolve().parent / "recorded_spaces"
 SHAPES = "16x2112x7168,32x2880x512,256x2880x512"
@@ -35,7 +36,7 @@ def main(
     jobs: Annotated[int | None, typer.Option(help="Compiling processes.")] = None,
 ) -> None:
     """Sweep and write."""
-    asked = tuple(map(GemmShape.parse, shapes.split(",")))
+    asked = parse_shapes(shapes.split(","))
     request = SweepRequest(
         asked, "local", trials=EVERY, time_budget_s=budget_s, sampler="auto", results=results, jobs=jobs, spaces=SPACES
     )
@@ -60,4 +61,5 @@ def gpu_wait_text(rows: object) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with one_line_errors():
+        typer.run(main)

@@ -46,6 +46,7 @@ from search.gpu import Gpu, kernel_error
 from search.shapes import load_shapes
 from search.timing import COLD, Launch, median_interval
 from search.trial_inputs import POISON_BYTE, CheckedInput, Tensors, set_bytes, working_tensors
+from search.user_errors import one_line_errors
 from search.worker import WorkerPool
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -312,4 +313,5 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with one_line_errors():
+        typer.run(main)

@@ -37,6 +37,7 @@ from kernels.program import Program
 from kernels.reference import compare, mxfp4_gemm_reference, to_bf16
 from kernels.runner import compile_call
 from kernels.weights import PackedWeight
+from search.user_errors import one_line_errors
 
 Launch = Callable[[], object]
 Row = dict[str, object]
@@ -285,4 +286,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

@@ -26,6 +26,7 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from search.results import load
+from search.user_errors import one_line_errors
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIM = Path(__file__).with_suffix(".c")
@@ -137,4 +138,5 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with one_line_errors():
+        typer.run(main)

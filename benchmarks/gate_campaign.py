@@ -39,6 +39,7 @@ from search.offline import OfflineEvaluator
 from search.shapes import load_shapes
 from search.space import load_space
 from search.text_table import TextTable
+from search.user_errors import one_line_errors
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 SOFTWARE_SHARE = 8  # one configuration in so many takes the software quantiser, which no space of gfx950 proposes
@@ -181,4 +182,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

@@ -41,6 +41,7 @@ from search.gfx950.llvm import find_tool
 from search.gfx950.simulator import SimulationError, ToolNotFoundError, load_assembly
 from search.gfx950.simulator.registers import CONSTANT, SCC
 from search.text_table import TextTable
+from search.user_errors import one_line_errors
 
 SHAPE = GemmShape(31, 128, 1088)  # tails of M and K, five steps along K; every workgroup is executed
 KNOBS: dict[str, dict[str, int | str]] = {
@@ -269,4 +270,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

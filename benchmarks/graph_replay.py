@@ -41,6 +41,7 @@ from kernels.problem import GemmShape
 from kernels.reference import compare, mxfp4_gemm_reference
 from kernels.tables import Lookup
 from kernels.weights import PackedWeight
+from search.user_errors import one_line_errors
 
 Call = Callable[[], object]
 Row = dict[str, object]
@@ -195,4 +196,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

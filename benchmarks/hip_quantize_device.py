@@ -43,6 +43,7 @@ from kernels.native import HipKernel
 from search.gpu import TorchGpu
 from search.quantize_inputs import as_matrix, block_sets, random_values
 from search.timing import COLD, Launch, Timing, sample_until_sure
+from search.user_errors import one_line_errors, required_gpu
 
 SIZES: Final = "64x2048,256x7168,4096x7168,16384x8192"
 FEW: Final = ((64, 1, 8), (256, 1, 8), (256, 2, 8), (256, 4, 8), (1024, 4, 8), (256, 1, 4), (256, 4, 16), (256, 4, 32))
@@ -266,6 +267,8 @@ def main(
 ) -> None:
     """Build, compare, time."""
     sets = FEW if parameters == "few" else tuple(product(THREADS, GROUPS, VECTORS))
+    if build_only is None:
+        required_gpu()
     folder = cubins or Path(tempfile.mkdtemp(prefix="mxfp4-tune-cubins-"))
     folder.mkdir(parents=True, exist_ok=True)
     arch = build_only or "sm_{}{}".format(*torch.cuda.get_device_capability())
@@ -314,4 +317,5 @@ def compare_all(quantizers: Sequence[Quantizer]) -> list[str]:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with one_line_errors():
+        typer.run(main)

@@ -17,9 +17,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
+from kernels.errors import InputError
 from search.gfx950.estimate import estimate_code_object_work, estimate_gemm_work, estimate_reduce_work
 from search.gfx950.machine import AITER, Machine
 from search.gfx950.timing_model import MODEL_VERSION, total_us
+from search.user_errors import one_line_errors
 
 NO_COLUMN_GUARD = {(256, 256), (192, 256), (224, 256), (128, 512)}  # tiles whose kernels need N % tile_n == 0
 RANGES = ((0, 64), (64, 1024), (1024, 10**9))  # of M
@@ -52,8 +54,24 @@ def agreement(predicted_us: np.ndarray, measured_us: np.ndarray) -> Agreement:
 
 def hand_written_rows(path: Path) -> pd.DataFrame:
     """Rows of the assembly kernels without split-K."""
-    frame = pd.read_csv(path)
+    frame = read_csv(path, ("cu_num", "M", "N", "K", "kernel_family", "tile_m", "tile_n", "splitK", "us"))
     return frame[(frame.kernel_family == "asm") & (frame.splitK == 0) & (frame.us > 0)].reset_index(drop=True)
+
+
+def read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
+    """The file as a DataFrame that has ``columns``.
+
+    Raises:
+        InputError: No such file, or another one.
+    """
+    try:
+        frame = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as CSV ({' '.join(str(error).split())})") from error
+    missing = [name for name in columns if name not in frame.columns]
+    if missing:
+        raise InputError(f"{path}: has no column {', '.join(missing)}; name a file of AITER's tuned a4w4 GEMMs")
+    return frame
 
 
 def predictions(frame: pd.DataFrame, cu_count: int) -> np.ndarray:
@@ -83,9 +101,9 @@ def triton_winner_places(path: Path) -> np.ndarray:
 
     The grid holds all combinations of the values that occur in the file. 0.5 would be chance.
     """
-    frame = pd.read_csv(path).dropna(subset=["N", "K"])
-    frame = frame[(frame.variant == "preshuffled") & frame.M_bucket.str.startswith("M_LEQ_")]
     knobs = ["BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "num_warps", "num_stages", "NUM_KSPLIT"]
+    frame = read_csv(path, ("N", "K", "variant", "M_bucket", *knobs)).dropna(subset=["N", "K"])
+    frame = frame[(frame.variant == "preshuffled") & frame.M_bucket.str.startswith("M_LEQ_")]
     axes = np.meshgrid(*(frame[knob].unique() for knob in knobs), indexing="ij")
     grid = [axis.ravel().astype(np.float64) for axis in axes]
     places = []
@@ -136,4 +154,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

@@ -30,6 +30,7 @@ from kernels.hip_runtime import ArgumentBuffer, HipRuntime
 from kernels.native import HipKernel
 from kernels.native_runner import native_runner
 from search.text_table import TextTable
+from search.user_errors import one_line_errors
 
 Launch = Callable[[], object]
 SOURCE = Path(__file__).resolve().parent.parent / "tests" / "kernels" / "fake_amdhip64.c"
@@ -137,4 +138,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

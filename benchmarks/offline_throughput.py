@@ -23,12 +23,14 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.device import GFX950
+from kernels.errors import InputError
 from kernels.problem import GemmShape
 from search.evaluate import Candidate, Evaluation
 from search.legal_set import legal_sets
 from search.offline import OfflineEvaluator
 from search.space import load_spaces
-from search.sweep import SPACES, sweep_points
+from search.sweep import SPACES, check_jobs, sweep_points
+from search.user_errors import one_line_errors
 
 SHAPES = (GemmShape(4, 2880, 512), GemmShape(16, 2112, 7168), GemmShape(256, 3072, 1536))
 
@@ -70,8 +72,13 @@ def main(
     jobs: Annotated[str, typer.Option(help="Numbers of workers to compare.")] = "1,2",
 ) -> None:
     """Print one line a number of workers."""
+    if not all(text.strip().isdecimal() for text in jobs.split(",")):
+        raise InputError(f"--jobs {jobs!r}: write numbers with commas between, like 1,2")
+    counts = [int(text) for text in jobs.split(",")]
+    for count in counts:
+        check_jobs(count)
     drawn = draw(candidates, seed)
-    for count in map(int, jobs.split(",")):
+    for count in counts:
         seconds, verdicts = run(drawn, count)
         facts = [verdict.facts for verdict in verdicts]
         compile_s, check_s = (sum(float(f.get(name) or 0) for f in facts) for name in ("compile_s", "check_s"))
@@ -85,4 +92,5 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with one_line_errors():
+        typer.run(main)

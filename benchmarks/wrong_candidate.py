@@ -22,6 +22,7 @@ from kernels.program import Program
 from search.compiled import compile_call, load_calls
 from search.gate import check_program
 from search.gfx950.artifacts import ArtifactCache
+from search.user_errors import one_line_errors
 
 SHAPE = GemmShape(16, 2112, 576)  # 576 = 2.25 * BLOCK_K
 
@@ -60,4 +61,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with one_line_errors():
+        main()

@@ -13,9 +13,9 @@ from typer.core import TyperGroup
 
 from kernels.errors import InputError
 from kernels.problem import GemmShape
+from search.user_errors import one_line_errors
 
 EXIT_UNRESOLVED = 1  # some shapes have no winner
-EXIT_INPUT = 2  # a usage or input error
 RESULTS = Path("results")
 
 
@@ -24,11 +24,8 @@ class InputErrorGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        try:
+        with one_line_errors():
             return super().invoke(ctx)
-        except InputError as error:
-            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
-            raise typer.Exit(EXIT_INPUT) from error
 
 
 app = typer.Typer(

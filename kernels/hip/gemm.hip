@@ -37,7 +37,7 @@ mxfp4_gemm(const u8* codes, const u8* a_scale, const u8* b, const u8* b_scale, v
            int stride_om, int split_k, int group_m, int num_xcds) {
     using namespace mxfp4;
     typedef Tile<BLOCK_M, BLOCK_N, BLOCK_K, WAVES_M, WAVES_N, NUM_STAGES, MFMA> T;
-    __attribute__((shared)) static u8 lds[T::LDS_BYTES] __attribute__((aligned(1024)));
+    __attribute__((shared)) static u8 lds[T::STAGES * T::STAGE_BYTES] __attribute__((aligned(1024)));
 
     const u32 num_m = ((u32)M + BLOCK_M - 1) / BLOCK_M, num_n = ((u32)N + BLOCK_N - 1) / BLOCK_N;
     const Place place(num_m, num_n, split_k, group_m, num_xcds);
@@ -48,8 +48,8 @@ mxfp4_gemm(const u8* codes, const u8* a_scale, const u8* b, const u8* b_scale, v
     const u32 m = place.tile_m * BLOCK_M, n = place.tile_n * BLOCK_N;
     const u32 wave_m = wave / WAVES_N * T::WAVE_M, wave_n = n + wave % WAVES_N * T::WAVE_N;
 
-    const Operands<T> operands(codes, a_scale, b, b_scale, M, N, K, m, wave, wave_m, wave_n);
-    typename T::Accumulator sum[T::FRAGMENTS_M][T::FRAGMENTS_N] = {};
+    Operands<T> operands(codes, a_scale, b, b_scale, M, N, K, m, wave, wave_m, wave_n);
+    Sums<T> sum = {};
     multiply_range<T>(operands, (MXFP4_LDS u8*)lds, start, end, sum);
     if constexpr (STORE == 0)
         store_tile<T>((u16*)out, (u64)stride_om, M, N, m + wave_m, wave_n, sum);

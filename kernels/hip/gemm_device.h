@@ -24,9 +24,9 @@ constexpr u32 WAVE = 64;
 constexpr u32 LOAD_BYTES = 16;       // of a lane, by the widest load
 constexpr u32 RAW_BUFFER = 0x20000;  // last word of a buffer resource: 32-bit data, no swizzle
 constexpr u32 MOST_LOADS = 63;       // that a wave can have in flight and still count
-constexpr u32 ALL_BUT_LOADS = 0x78F & ~0x10u & ~0x20u & ~0x40u;  // instruction classes of __builtin_amdgcn_sched_barrier
 
-// A loop whose counter is a constant in its body, which is called with index<0> ... index<COUNT - 1>.
+// A loop whose counter is a constant in its body, which is called with index<0> ... index<COUNT - 1>. Other loops, and
+// branches, make blocks, between which the optimiser moves matrix instructions before it has unrolled them.
 template <int I> struct index { static constexpr int value = I; };
 template <typename T, T... I> struct counter {
     template <typename F> static MXFP4_DEVICE void run(F&& body) { (body(index<I>{}), ...); }
@@ -66,10 +66,10 @@ struct Buffer {
 // let every read of the LDS wait for all loads into the LDS. wait_for_loads and barriers order these accesses instead.
 MXFP4_DEVICE words4 read_lds(const MXFP4_LDS words4* __restrict from) { return *from; }
 
-// Until at most YOUNGER of this wave's latest loads and stores are in flight.
+// Until at most YOUNGER of this wave's latest loads and stores are in flight, and no read of the LDS.
 template <u32 YOUNGER> MXFP4_DEVICE void wait_for_loads() {
-    constexpr u32 COUNT = YOUNGER < MOST_LOADS ? YOUNGER : MOST_LOADS;
-    __builtin_amdgcn_s_waitcnt((COUNT & 15) | (COUNT >> 4) << 14 | 7 << 4 | 15 << 8);
+    constexpr u32 COUNT = YOUNGER < MOST_LOADS ? YOUNGER : MOST_LOADS, EXPORTS = 7;  // of those there are none
+    __builtin_amdgcn_s_waitcnt((COUNT & 15) | (COUNT >> 4) << 14 | EXPORTS << 4);
 }
 
 // Nothing moves across, neither in the optimiser nor in the instruction scheduler.
@@ -78,10 +78,11 @@ MXFP4_DEVICE void fence() {
     __builtin_amdgcn_sched_barrier(0);
 }
 
-// Loads keep their order across this.
-MXFP4_DEVICE void keep_order_of_loads() { __builtin_amdgcn_sched_barrier(ALL_BUT_LOADS); }
+// No instruction moves across, in the instruction scheduler.
+MXFP4_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
 
-// All waves of the workgroup, each with at most YOUNGER of its latest loads in flight.
+// All waves of the workgroup, each with at most YOUNGER of its latest loads in flight. None still reads the LDS: a load
+// that lies outside of its buffer could come back, and overwrite what is read, sooner than the read.
 template <u32 YOUNGER> MXFP4_DEVICE void meet() {
     fence();
     wait_for_loads<YOUNGER>();
@@ -91,6 +92,9 @@ template <u32 YOUNGER> MXFP4_DEVICE void meet() {
 
 // How many of the `most` rows from `first` on an operand of `rows` rows has.
 MXFP4_DEVICE u32 left(u32 rows, u32 first, u32 most) { return first < rows ? smaller(rows - first, most) : 0; }
+
+// One of two values, without a branch at any time.
+MXFP4_DEVICE u32 choose(bool first, u32 a, u32 b) { return first ? a : b; }
 
 // A value that is the same in all lanes, in a scalar register.
 MXFP4_DEVICE u32 uniform(u32 value) { return (u32)__builtin_amdgcn_readfirstlane((int)value); }

@@ -71,4 +71,4 @@ def library() -> Any:
     return found
 
 
-KERNEL = LibraryKernel("aiter.gemm_a4w4", ("a", "b", "b_scale", "out", "M", "N", "K", "stride_am"), gemm)
+KERNEL = LibraryKernel("aiter.gemm_a4w4", ("a", "b", "b_scale", "out", "M", "N", "K", "stride_am"), library, gemm)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 
@@ -212,9 +214,9 @@ def violations(
 
     Args:
         config_type: Whose rules.
-        columns: One array [points] a field of ``config_type``.
+        columns: One array [points] a field of ``config_type``; a rule that reads none gives one value for all.
         shape: Problem.
         device: Where it would run.
     """
     c = SimpleNamespace(**columns)
-    return [(rule.reason, ~rule.holds(c, shape, device)) for rule in config_type.RULES]
+    return [(rule.reason, np.logical_not(rule.holds(c, shape, device))) for rule in config_type.RULES]

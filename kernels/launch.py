@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from kernels import interpreter
+from kernels.library import LibraryKernel
 from kernels.native import NativeKernel
 from kernels.native_runner import launch_native
 from kernels.program import Buffer, KernelCall, Program
@@ -30,6 +31,9 @@ def launch_call(call: KernelCall, tensors: Mapping[str, torch.Tensor]) -> None:
     """Launch one kernel on the current stream, or interpret it."""
     if isinstance(call.kernel, NativeKernel):
         return launch_native(call, tensors)
+    if isinstance(call.kernel, LibraryKernel):
+        given = {name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()}
+        return call.kernel.run(**given)
     arguments: dict[str, Any] = {
         name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()
     }

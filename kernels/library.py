@@ -35,12 +35,14 @@ class LibraryKernel:
     Args:
         name: For messages.
         arg_names: Arguments of ``run`` in order.
-        run: Takes each argument by name: a flat tensor over a buffer's memory, or an integer. It works on the current
-            stream and has imported nothing before its first call.
+        prepare: Imports the library, or raises :class:`~kernels.errors.UnavailableError`.
+        run: Takes each argument by name: a tensor over a buffer's memory, flat or in the buffer's shape, or an integer.
+            It works on the current stream.
     """
 
     name: str
     arg_names: tuple[str, ...]
+    prepare: Callable[[], object]
     run: Callable[..., None]
 
 
@@ -67,7 +69,11 @@ def library_runner(
         kernel: To call.
         pointers: What lies behind each argument that is an address.
         device: Where.
+
+    Raises:
+        UnavailableError: The library cannot be imported.
     """
+    kernel.prepare()
 
     def run(*values: int) -> None:
         given: dict[str, Any] = dict(zip(kernel.arg_names, values, strict=True))

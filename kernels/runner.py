@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from kernels import interpreter
 from kernels.errors import InputError, KernelError
 from kernels.launch import backend_options
+from kernels.library import LibraryKernel, library_runner, tensor_at
 from kernels.native import NativeKernel
 from kernels.native_runner import interpretation_error, native_runner
 from kernels.program import KernelCall
@@ -59,9 +60,12 @@ def compile_call(call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Runne
         TritonError: The compiler or the device's limits reject the configuration; also RuntimeError or IndexError
             from inside the compiler.
         RuntimeError: A kernel that Triton does not make cannot be built or loaded here.
+        UnavailableError: A library cannot be imported.
     """
     if isinstance(call.kernel, NativeKernel):
         return _load(call)
+    if isinstance(call.kernel, LibraryKernel):
+        return library_runner(call.kernel, _specs(call, pointers), torch.device("cuda", torch.cuda.current_device()))
     options = backend_options(call.options, amd=torch.version.hip is not None)
     values = {name: pointers[value] if isinstance(value, str) else value for name, value in call.args.items()}
     compiled = call.kernel.warmup(grid=call.grid, **values, **call.constexprs, **options)
@@ -84,21 +88,21 @@ def interpret_call(call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Run
     """
     if isinstance(call.kernel, NativeKernel):
         raise interpretation_error(call.kernel)
+    specs = _specs(call, pointers)
+    if isinstance(call.kernel, LibraryKernel):
+        return library_runner(call.kernel, specs, torch.device("cpu"))
     interpreter.install()
     names = tuple(call.kernel.arg_names)
-    specs = {name: pointers[value] for name, value in call.args.items() if isinstance(value, str)}
 
     def run(*values: int | str | bool) -> None:
-        arguments: dict[str, object] = dict(zip(names, values, strict=True))
+        arguments: dict[str, Any] = dict(zip(names, values, strict=True))
         for name, spec in specs.items():
-            arguments[name] = _tensor_at(arguments[name], spec)
+            arguments[name] = tensor_at(arguments[name], spec, torch.device("cpu"))
         call.kernel[call.grid](**arguments)
 
     return run
 
 
-def _tensor_at(address: object, spec: PointerSpec) -> torch.Tensor:
-    """Tensor over memory that somebody else keeps alive."""
-    assert isinstance(address, int)
-    memory = (ctypes.c_uint8 * spec.bytes).from_address(address)
-    return torch.frombuffer(memory, dtype=spec.dtype)
+def _specs(call: KernelCall, pointers: Mapping[str, PointerSpec]) -> dict[str, PointerSpec]:
+    """What lies behind each argument that is an address."""
+    return {name: pointers[value] for name, value in call.args.items() if isinstance(value, str)}

@@ -19,9 +19,12 @@ from triton.runtime.errors import OutOfResources
 
 from kernels.cache_keys import settle_cache_keys
 from kernels.device import DeviceKey
-from kernels.errors import CompileError, ResourceLimitError
+from kernels.errors import CompileError, InputError, ResourceLimitError, UnavailableError
+from kernels.hip_cache import HipCache
+from kernels.hip_compiler import build_key
 from kernels.launch import TORCH_DTYPES, backend_options
-from kernels.program import Program
+from kernels.native import HipKernel
+from kernels.program import KernelCall, Program
 from search.compiler_output import COMPILER_ERRORS, REASON_LENGTH, captured_stderr, diagnostic_line, written
 
 
@@ -76,7 +79,7 @@ def compile_only(device: DeviceKey) -> None:
 
 
 def compile_ahead(program: Program, device: DeviceKey) -> Compiled:
-    """Compile every kernel of ``program`` into Triton's cache on disk.
+    """Compile every kernel of ``program`` into Triton's cache on disk, or the cache of HIP builds.
 
     Args:
         program: Its buffers give the types and sizes of the pointers.
@@ -89,19 +92,36 @@ def compile_ahead(program: Program, device: DeviceKey) -> Compiled:
     start_s = time.perf_counter()
     tensors = {b.name: torch.empty(b.shape, dtype=TORCH_DTYPES[b.dtype], device="meta") for b in program.buffers}
     hits: list[bool] = []
+    calls = [call for call in program.calls if call.is_triton]
     listener = triton.knobs.compilation.listener
     triton.knobs.compilation.listener = lambda *, cache_hit, **rest: hits.append(cache_hit)
     with captured_stderr() as said:
         try:
-            kernels = [_warm_up(call, tensors, device) for call in program.calls]
+            hits += [_build(call, device) for call in program.calls if isinstance(call.kernel, HipKernel)]
+            kernels = [_warm_up(call, tensors, device) for call in calls]
         except OutOfResources as error:
             raise ResourceLimitError(_innermost(error)) from error
         except COMPILER_ERRORS as error:
             raise CompileError(diagnostic_line(written(said)) or _innermost(error)) from error
         finally:
             triton.knobs.compilation.listener = listener
-    shared = max(int(kernel.metadata.shared) for kernel in kernels)
-    return Compiled(time.perf_counter() - start_s, all(hits), len(kernels), shared)
+    shared = max((int(kernel.metadata.shared) for kernel in kernels), default=0)
+    return Compiled(time.perf_counter() - start_s, all(hits), len(program.calls), shared)
+
+
+def _build(call: KernelCall, device: DeviceKey) -> bool:
+    """Build a HIP kernel into the cache that its loader asks; whether it was there.
+
+    Raises:
+        UnavailableError: There is no compiler.
+    """
+    builds = HipCache()
+    try:
+        cached = builds.load(build_key(call.kernel, device.arch)) is not None
+        builds.code_object(call.kernel, device.arch)
+    except InputError as error:
+        raise UnavailableError(str(error)) from error
+    return cached
 
 
 def _warm_up(call: Any, tensors: Mapping[str, torch.Tensor], device: DeviceKey) -> Any:

@@ -71,6 +71,9 @@ _NEEDS: Mapping[str, Callable[[bool], str | None]] = {
 }
 
 
+NATIVE_FAMILIES = frozenset(_NEEDS)  # whose kernels Triton does not make
+
+
 def available_spaces(
     spaces: Mapping[str, SearchSpace], asked: Sequence[str] | None, device: DeviceKey, *, offline: bool
 ) -> tuple[dict[str, SearchSpace], list[str]]:

@@ -9,9 +9,10 @@ import torch
 
 from kernels.errors import WrongResultError
 from kernels.program import Program
-from kernels.reference import ErrorReport, compare
+from kernels.reference import ErrorReport
 from search.evaluate import Value
 from search.gpu import Gpu
+from search.tolerance import judge_result
 from search.trial_inputs import CheckedInput, Tensors, poison
 
 REPEATS = 3  # further runs whose bits are compared with the first
@@ -28,7 +29,7 @@ def check(
     start_s = time.perf_counter()
     for given in inputs:
         out = _run_poisoned(program, given, working, gpu)
-        report = compare(out[given.rows], given.reference)
+        report = judge_result(out[given.rows], given.reference, given.bound(program))
         facts |= {"max_rel_error": report.max_rel, "mismatches": report.mismatches}
         _reject_wrong(report, bool(out.isfinite().all()))
     first = out.clone()

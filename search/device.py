@@ -193,8 +193,8 @@ def begin_compiling(device: DeviceKey) -> None:
 
 def compile_candidate(candidate: Candidate, *, device: DeviceKey) -> Compilation:
     """In a compiling process: fill Triton's cache with the candidate's kernels, or say why that fails."""
-    program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)
     try:
+        program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)
         return compile_ahead(program, device)
     except KernelError as error:
         return Evaluation(error.outcome, str(error))  # type: ignore[arg-type]

@@ -270,7 +270,9 @@ def _origin_facts(origin: Origin) -> dict[str, Value]:
 
 
 def _loaded_facts(loaded: Sequence[Loaded]) -> dict[str, Value]:
-    """Of the kernel with the largest demand: the GEMM."""
+    """Of the kernel with the largest demand: the GEMM, if Triton made it."""
+    if not all(one.registers for one in loaded):
+        return {"kernels": len(loaded)}
     gemm = max(loaded, key=lambda one: (one.lds_bytes, one.registers))
     return {
         "vgprs": gemm.registers, "spills": gemm.spills, "lds_bytes": gemm.lds_bytes, "kernels": len(loaded),

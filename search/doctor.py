@@ -18,6 +18,7 @@ from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 
 import kernels
+from kernels.code_objects import find_catalogue
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.errors import InputError
 from kernels.hip_compiler import LINKER, find_compiler
@@ -56,7 +57,7 @@ def examine(results: Path, storage: str | None = None) -> list[Check]:
         storage: Where studies would live instead; a database server is not contacted.
     """
     return [
-        _python(), _torch(), _triton(), *_gpus(), _cross_compiler(), _hip_compiler(), _objdump(), _aiter(),
+        _python(), _torch(), _triton(), *_gpus(), _cross_compiler(), _hip_compiler(), _objdump(), *_aiter(),
         _optuna(results, storage), _packages("pandas", "pyarrow"),
         _packages("matplotlib", cure="pip install '.[plot]'"), _namesake(), *_tables(),
     ]  # fmt: skip
@@ -122,7 +123,7 @@ def _hip_compiler() -> Check:
         compiler = find_compiler()
     except InputError as error:
         found, _, cure = str(error).partition(": ")
-        return Check("hip compiler", "missing", found, cure)
+        return Check("hip compiler", "missing", f"staged_hip is left out: {found}", cure)
     if compiler.linker() is None:
         found = f"{compiler}, without {LINKER}: it compiles for the simulator, not for a GPU"
         return Check("hip compiler", "warning", found, "install lld of the same LLVM")
@@ -137,11 +138,20 @@ def _objdump() -> Check:
     return Check("llvm-objdump", "missing", "prebuilt code objects cannot be read", cure)
 
 
-def _aiter() -> Check:
+def _aiter() -> Iterator[Check]:
+    """AITER's code objects, which are read from files, and its Python package, which runs on a GPU."""
+    try:
+        catalogue = find_catalogue()
+        detail = f"{len(catalogue.preshuffled)} kernels for shuffled weights in {catalogue.folder}"
+        yield Check("aiter kernels", "ok", detail)
+    except InputError as error:
+        found, _, cure = str(error).partition(": ")
+        yield Check("aiter kernels", "missing", f"staged_ck is left out: {found}", cure)
     version = _version("amd-aiter")
     if version is None and importlib.util.find_spec("aiter") is None:
-        return Check("aiter", "missing", "its code objects and baseline are left out", "pip install amd-aiter on ROCm")
-    return Check("aiter", "ok", version or "importable, not installed by pip")
+        yield Check("aiter", "missing", "the family aiter is left out", "pip install amd-aiter on ROCm")
+    else:
+        yield Check("aiter", "ok", version or "importable, not installed by pip")
 
 
 def _version(distribution: str) -> str | None:

@@ -14,8 +14,18 @@ from triton.runtime.errors import OutOfResources
 
 from kernels.cache_keys import settle_cache_keys
 from kernels.device import DeviceKey, local_device
-from kernels.errors import CompileError, IllegalConfigError, KernelError, ResourceLimitError
+from kernels.errors import (
+    CompileError,
+    IllegalConfigError,
+    InputError,
+    KernelError,
+    ResourceLimitError,
+    UnavailableError,
+)
 from kernels.launch import backend_options, launch
+from kernels.library import LibraryKernel
+from kernels.native import NativeKernel
+from kernels.native_runner import load_native
 from kernels.program import KernelCall, Program
 from search.peaks import last_level_cache_bytes
 from search.telemetry import GpuState, driver_version, read_state
@@ -37,7 +47,7 @@ class Loaded:
 
     Args:
         name: Of the kernel.
-        registers: A lane.
+        registers: A lane; 0 where nobody says, as of kernels that Triton does not make.
         spills: Registers that live in memory.
         lds_bytes: Shared memory of a workgroup.
     """
@@ -107,10 +117,16 @@ class TorchGpu:
             KernelError: The compiler refuses it, or it needs more than the GPU has.
         """
         for call in program.calls:
-            _forget_old(call)
+            if call.is_triton:
+                _forget_old(call)
         return [self._load(call, tensors) for call in program.calls]
 
     def _load(self, call: KernelCall, tensors: Mapping[str, torch.Tensor]) -> Loaded:
+        if isinstance(call.kernel, LibraryKernel):
+            call.kernel.prepare()
+            return Loaded(call.name, 0, 0, 0)
+        if isinstance(call.kernel, NativeKernel):
+            return _load_native(call)
         arguments = {name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()}
         options = backend_options(call.options, amd=torch.version.hip is not None)
         try:
@@ -157,6 +173,15 @@ class TorchGpu:
     def state(self) -> GpuState:
         """Clocks and disturbances."""
         return read_state(0)
+
+
+def _load_native(call: KernelCall) -> Loaded:
+    """Build and load; the HIP runtime is not asked what the kernel needs."""
+    try:
+        load_native(call.kernel)
+    except InputError as error:
+        raise UnavailableError(one_line(error)) from error
+    return Loaded(call.name, 0, 0, 0)
 
 
 def _forget_old(call: KernelCall) -> None:

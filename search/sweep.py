@@ -28,6 +28,7 @@ from kernels.problem import GemmShape
 from kernels.source_hash import source_hash
 from kernels.spelling import instead_of
 from kernels.user_cache import default_cache
+from search.available import available_spaces
 from search.device import DeviceEvaluator
 from search.doubtful import doubtful
 from search.evaluate import Candidate, Evaluation, Evaluator, Value
@@ -131,8 +132,8 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
     """Search every shape of ``request``; what was found is in its storage, also after Ctrl-C.
 
     Raises:
-        InputError: No such target, family or space; too many jobs; a storage or cache that cannot be opened or
-            written; another sweep holds it.
+        InputError: No such target, family or space; a family that was asked for and lacks what it needs; too many
+            jobs; a storage or cache that cannot be opened or written; another sweep holds it.
     """
     spaces = load_spaces(request.spaces, request.families)
     check_sampler(request.sampler)
@@ -144,8 +145,11 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
         evaluator = make_evaluator(request)
         device = evaluator.device
         sweep = _Sweep(request, device, spaces, storage, evaluator, reporter, stop)
-        reporter.start(device, evaluator, len(request.shapes))
         try:
+            left_out = sweep.leave_out()
+            reporter.start(device, evaluator, len(request.shapes))
+            for line in left_out:
+                reporter.note(line)
             sweep.run()
         except KeyboardInterrupt:
             return SweepResult(device, sweep.studies, interrupted=True)
@@ -224,6 +228,18 @@ class _Sweep:
     studies: dict[GemmShape, str] = field(default_factory=dict)
     winners: dict[GemmShape, Point] = field(default_factory=dict)
     reporting: threading.Lock = field(default_factory=threading.Lock)
+
+    def leave_out(self) -> list[str]:
+        """Leave out the families that this machine cannot search; a line for each.
+
+        Raises:
+            InputError: The user named one of them, or there is no other.
+        """
+        if isinstance(self.evaluator, ReplayEvaluator):
+            return []
+        offline = not isinstance(self.evaluator, DeviceEvaluator)
+        self.spaces, lines = available_spaces(self.spaces, self.request.families, self.device, offline=offline)
+        return lines
 
     def run(self) -> None:
         request = self.request

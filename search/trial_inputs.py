@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import torch
 
+from kernels.formats import quantize
 from kernels.launch import allocate
 from kernels.layouts import padded_scale_shape, shuffle_scales
 from kernels.problem import BLOCK, GemmShape
 from kernels.program import Program
 from kernels.reference import mxfp4_gemm_reference
 from kernels.weights import PackedWeight
+from search.tolerance import bf16_sum_bound
 
 SEEDS = (1, 2)
 REFERENCE_PRODUCTS = 200_000_000_000  # M*N*K of one float64 reference: 0.1 s or less on a GPU with 5 TFLOP/s of it
@@ -35,6 +37,13 @@ class CheckedInput:
     weight: PackedWeight
     rows: torch.Tensor
     reference: torch.Tensor
+
+    def bound(self, program: Program) -> torch.Tensor | None:
+        """Largest error [R, N] where ``program`` adds bf16 values; None where one bf16 step is allowed."""
+        if program.bf16_slice_k is None:
+            return None
+        a = quantize(self.a[self.rows]).dequantize(torch.float64)
+        return bf16_sum_bound(a, self.weight.dequantize(torch.float64), program.bf16_slice_k)
 
     @property
     def tensors(self) -> Tensors:

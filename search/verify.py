@@ -11,6 +11,7 @@ from kernels.errors import InputError
 from kernels.table_rows import TableRow, TunedTable
 from kernels.table_sources import table_path
 from kernels.tables import load_table
+from search.available import NATIVE_FAMILIES, absence
 from search.evaluate import Candidate, Evaluation
 from search.offline import OfflineEvaluator
 from search.text_table import output_console
@@ -27,14 +28,16 @@ class Backend:
     Args:
         judge: Evaluation of each row, in order.
         refusal: Why it cannot run a table of this device, or None.
+        absence: What it lacks for a family on this device, or None.
     """
 
     judge: Callable[[DeviceKey, Sequence[Candidate]], Iterator[Evaluation]]
     refusal: Callable[[DeviceKey], str | None]
+    absence: Callable[[str, DeviceKey], str | None]
 
 
 def verify_table(path: Path | None, on: str) -> int:
-    """Print a line a row, ``ok`` or ``wrong`` with the reason; the exit code: 0, or 1 if a row is wrong.
+    """Print a line a row, ``ok``, ``wrong`` or ``skip`` with the reason; the exit code: 0, or 1 if a row is wrong.
 
     Args:
         path: Tuned table; None: the project's own for the GPU here, or for gfx950 where there is none.
@@ -55,12 +58,20 @@ def verify_table(path: Path | None, on: str) -> int:
 
 def _report(table: TunedTable, backend: Backend, on: str) -> int:
     console = output_console()
+    missing = {family: backend.absence(family, table.device) for family in {row.family for row in table.rows}}
+    chosen = [row for row in table.rows if missing[row.family] is None]
+    judged = backend.judge(table.device, [Candidate(row.shape, row.family, row.config) for row in chosen])
     wrong = 0
-    candidates = [Candidate(row.shape, row.family, row.config) for row in table.rows]
-    for row, done in zip(table.rows, backend.judge(table.device, candidates), strict=True):
+    for row in table.rows:
+        if missing[row.family] is not None:
+            console.print(f"skip   {row.shape} {row.family}: {missing[row.family]}", soft_wrap=True)
+            continue
+        done = next(judged)
         wrong += done.outcome != "ok"
         console.print(line_of(row, done), soft_wrap=True)
-    console.print(f"{len(table.rows)} rows for {table.device} on the {on}: {len(table.rows) - wrong} ok, {wrong} wrong")
+    skipped = f", {len(table.rows) - len(chosen)} skipped" if len(chosen) < len(table.rows) else ""
+    summary = f"{len(chosen) - wrong} ok, {wrong} wrong{skipped}"
+    console.print(f"{len(table.rows)} rows for {table.device} on the {on}: {summary}")
     return EXIT_WRONG if wrong else 0
 
 
@@ -97,8 +108,22 @@ def _anywhere(device: DeviceKey) -> str | None:
     return None
 
 
+def _no_simulation(family: str, device: DeviceKey) -> str | None:
+    return absence(family, device, offline=True)
+
+
+def _no_run(family: str, device: DeviceKey) -> str | None:
+    return absence(family, device, offline=False)
+
+
+def _no_interpretation(family: str, device: DeviceKey) -> str | None:
+    if family in NATIVE_FAMILIES:
+        return "its kernels are machine code, which the interpreter does not run; verify --on simulator or --on device"
+    return None
+
+
 BACKENDS: Mapping[str, Backend] = {
-    "simulator": Backend(_on_simulator, _not_gfx950),
-    "interpreter": Backend(judged_by_interpreter, _anywhere),
-    "device": Backend(judged_on_device, _no_gpu),
+    "simulator": Backend(_on_simulator, _not_gfx950, _no_simulation),
+    "interpreter": Backend(judged_by_interpreter, _anywhere, _no_interpretation),
+    "device": Backend(judged_on_device, _no_gpu, _no_run),
 }

@@ -22,7 +22,7 @@ import torch
 
 from kernels import interpreter
 from kernels.device import DeviceKey
-from kernels.errors import KernelError
+from kernels.errors import KernelError, UnavailableError
 from kernels.families import FAMILIES
 from kernels.launch import TORCH_DTYPES, launch_call
 from kernels.problem import GemmShape
@@ -97,9 +97,12 @@ def _question(candidate: Candidate) -> dict[str, Any]:
 def answer(question: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the evaluation of one candidate."""
     shape, family = GemmShape(*question["shape"]), FAMILIES[question["family"]]
-    program = family.program(shape, family.config(question["config"]))
     facts: dict[str, Value] = {"checked_on": "interpreter"}
     try:
+        program = family.program(shape, family.config(question["config"]))
+        foreign = [call.name for call in program.calls if not call.is_triton]
+        if foreign:
+            raise UnavailableError(f"{foreign[0]} is no Triton kernel, which the interpreter could run")
         sample = take_sample(program, shape, infinite=False)
         interpret(program, sample)
         facts["max_rel_error"] = sample.compare()

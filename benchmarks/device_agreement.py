@@ -26,6 +26,7 @@ from search.gpu_share import gpu_wait_share
 from search.results import load
 from search.select import Finalist, select
 from search.timing import COLD
+from search.user_errors import one_line_errors
 from search.winners import Winner, winners
 
 LONG_S = 0.4  # a check and a timing take less, but for the first of a shape
@@ -85,4 +86,5 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with one_line_errors():
+        typer.run(main)

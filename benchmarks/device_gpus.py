@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from search.results import load, save
 from search.shapes import load_shapes
+from search.user_errors import one_line_errors
 from search.winners import winners
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -164,4 +165,5 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with one_line_errors():
+        typer.run(main)

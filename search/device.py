@@ -83,6 +83,8 @@ class DeviceEvaluator:
             for index, pool, spare in zip(indices, pools, spares, strict=True)
         ]
         self._lane_of: dict[GemmShape, GpuLane] = {}
+        self._searched: set[GemmShape] = set()  # shapes whose studies go on
+        self._choosing = threading.Lock()  # studies run in threads of their own
 
     @property
     def lanes(self) -> int:
@@ -113,6 +115,11 @@ class DeviceEvaluator:
         """Time ``winner`` as the search does and through the dispatcher, side by side."""
         return self._final(FinalTask((winner,), self._timing, rounds, seed, dispatched=True))
 
+    def study_ended(self, shape: GemmShape) -> None:
+        """The GPU of ``shape`` is free for the study of another one."""
+        with self._choosing:
+            self._searched.discard(shape)
+
     def start(self, timeout_s: float) -> None:
         """Bring the processes that compile and those that measure up, all at once."""
         threads = [
@@ -136,17 +143,23 @@ class DeviceEvaluator:
         return answer  # type: ignore[return-value] # a FinalTask is answered by FinalTimes
 
     def _lane(self, shape: GemmShape) -> GpuLane:
-        """The GPU of the shape's study: the least loaded when its first candidate comes."""
-        lane = self._lane_of.get(shape)
-        if lane is None:
-            shapes = list(self._lane_of.values())
-            lane = min(self._lanes, key=lambda one: (one.load, shapes.count(one)))
+        """The GPU of the shape's study: when its first candidate comes, the one with the fewest studies."""
+        with self._choosing:
+            lane = self._lane_of.get(shape)
+            if lane is not None:
+                return lane
+            lane = min(self._lanes, key=self._occupation)
             self._lane_of[shape] = lane
-            first = baseline(shape, self.device)
-            compiling = self._compiler.submit(first, self._limits.compile_s)
-            chosen = lane
-            compiling.add_done_callback(lambda done: self._baseline_compiled(first, done, chosen))
+            self._searched.add(shape)
+        first = baseline(shape, self.device)
+        compiling = self._compiler.submit(first, self._limits.compile_s)
+        compiling.add_done_callback(lambda done: self._baseline_compiled(first, done, lane))
         return lane
+
+    def _occupation(self, lane: GpuLane) -> tuple[int, int, int]:
+        """How much a lane has to do: studies that go on, jobs, studies so far."""
+        mine = [shape for shape, other in self._lane_of.items() if other is lane]
+        return len(self._searched.intersection(mine)), lane.load, len(mine)
 
     def _baseline_compiled(self, candidate: Candidate, done: Future[Compilation], lane: GpuLane) -> None:
         if not done.cancelled() and done.exception() is None and isinstance(done.result(), Compiled):

@@ -276,6 +276,8 @@ class _Sweep:
                 return
             deadline_s = time.monotonic() + left_s / math.ceil((len(shapes) - index) / lanes)
         self.search(shapes[index], deadline_s)
+        if isinstance(self.evaluator, DeviceEvaluator):
+            self.evaluator.study_ended(shapes[index])
 
     def search(self, shape: GemmShape, deadline_s: float | None) -> None:
         request = self.request

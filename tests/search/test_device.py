@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from search.ahead import Compiled
 from search.device import Compilation, DeviceEvaluator, Limits
 from search.device_worker import Answer, FinalTimes, MeasureTask, Task, baseline
 from search.evaluate import Candidate, Evaluation
+from search.lane import GpuLane
 from search.worker import WorkerPool
 
 SHAPE = GemmShape(16, 2112, 7168)
@@ -130,3 +131,31 @@ def test_studies_are_spread_over_the_gpus_and_each_gets_a_baseline() -> None:
     assert lanes == [0, 1, 0, 0, 1, 0]
     assert compiler.tasks == [baseline(shape, H200) for shape in shapes]
     assert made.lanes == 2
+
+
+def two_idle_gpus() -> DeviceEvaluator:
+    return DeviceEvaluator(H200, jobs=1, gpus=(0, 1), compiler=NoPool(), workers=[NoPool(), NoPool()])  # type: ignore[arg-type,list-item]
+
+
+def test_the_next_study_goes_to_the_gpu_whose_study_ended_however_many_it_had() -> None:
+    made = two_idle_gpus()
+    long, short = GemmShape(256, 7168, 2048), [GemmShape(M, 192, 448) for M in (1, 2, 3, 4)]
+    assert made._lane(long).index == 0
+    for shape in short:
+        assert made._lane(shape).index == 1
+        made.study_ended(shape)
+    made.study_ended(long)
+    assert made._lane(GemmShape(5, 192, 448)).index == 0
+
+
+def test_studies_that_begin_at_once_get_a_gpu_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = two_idle_gpus()
+
+    def slow_load(lane: GpuLane) -> int:
+        time.sleep(0.05)
+        return 0
+
+    monkeypatch.setattr(GpuLane, "load", property(slow_load))
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(made._lane, [SHAPE, GemmShape(4, 2880, 512)]))
+    assert {lane.index for lane in found} == {0, 1}

@@ -46,7 +46,8 @@ template <typename T> struct Operands {
         constexpr u32 WORDS = T::ROW_BYTES / LOAD_BYTES;
         for (u32 i = 0; i < T::COPIES; i++) {
             const u32 word = i * T::THREADS + thread(), row = word / WORDS;
-            copy_offset[i] = row < T::M ? row * (K / 2) + T::swizzled(row, word % WORDS) * LOAD_BYTES : OUTSIDE;
+            const bool inside = (i + 1) * T::THREADS <= T::M * WORDS || row < T::M;
+            copy_offset[i] = choose(inside, row * (K / 2) + T::swizzled(row, word % WORDS) * LOAD_BYTES, OUTSIDE);
         }
         const u32 row = T::Rows::row_of(lane.row), column = T::Columns::row_of(lane.row);
         for (u32 part = 0; part < T::PARTS; part++)

@@ -77,8 +77,8 @@ template <u32 TILE_M, u32 TILE_N, u32 TILE_K, u32 SPLIT_M, u32 SPLIT_N, u32 DEPT
     // Where a row's 16-byte words lie in the LDS: moved by an exclusive or, so that the lanes which the LDS serves
     // together, of 16 rows at one place of K, fall on all banks.
     static MXFP4_DEVICE u32 swizzled(u32 row, u32 word) {
-        constexpr u32 WORDS = ROW_BYTES / LOAD_BYTES;
-        return WORDS < LDS_LINE ? word ^ (row * WORDS / LDS_LINE % WORDS) : word ^ row % LDS_LINE;
+        // A line holds two rows of 8 words, or of 24, or a part of a row of a multiple of 16.
+        return ROW_BYTES / LOAD_BYTES % LDS_LINE == 0 ? word ^ row % LDS_LINE : word ^ row / 2 % (LDS_LINE / 2);
     }
 };
 

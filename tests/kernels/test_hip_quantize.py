@@ -207,12 +207,12 @@ def test_codes_beyond_four_gigabytes() -> None:
     assert not scales[:32].any()
 
 
-def test_rows_of_a_beyond_four_gigabytes() -> None:
+def test_rows_of_a_beyond_four_billion_elements(tmp_path: Path) -> None:
     stride = (1 << 31) - 8
-    a = np.zeros(2 * stride + 64, np.uint16)  # three rows, the last at 2**33 - 32 bytes
+    a = np.memmap(tmp_path / "a", np.uint16, "w+", shape=(3 * stride + 64,))  # 13 GB, of which two pages exist
     a[-64:] = values(1, 64, seed=8)
-    codes, _, _ = launch((64, 1, 8), "hardware", a, (3, 64), stride)
-    assert codes[2].tolist() == quantized(a[-64:]).codes.tolist()
+    codes, _, _ = launch((64, 1, 8), "hardware", a, (4, 64), stride)
+    assert codes[3].tolist() == quantized(np.asarray(a[-64:])).codes.tolist()
 
 
 @pytest.mark.parametrize("groups", GROUPS)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from kernels.errors import UnavailableError
 from kernels.layouts import padded_scale_shape
 from kernels.library import LibraryKernel
 from kernels.problem import BLOCK
+
+if TYPE_CHECKING:
+    import torch
 
 OUTPUT_ROWS = 32  # gemm_a4w4 writes whole groups of rows
 
@@ -38,6 +39,8 @@ def gemm(
     Raises:
         UnavailableError: AITER cannot be imported, or lacks these functions.
     """
+    import torch
+
     aiter = library()
     rows = a.as_strided((M, K), (stride_am, 1))
     codes, scales = aiter.get_triton_quant(aiter.QuantType.per_1x32)(rows, shuffle=True)

@@ -6,15 +6,16 @@ same shape. Source: AITER's ``shuffle_weight(layout=(16, 16))`` and ``e8m0_shuff
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-import torch
+if TYPE_CHECKING:  # the offsets and extents are of use without torch, which takes seconds to load
+    import torch
 
 WEIGHT_TILE: Final = (16, 32)  # rows, bytes: two halves of 16 rows x 16 bytes, 512 bytes together
 SCALE_TILE: Final = (32, 8)  # rows, bytes: 256 bytes together
 SCALE_PAD: Final = (256, 8)  # scale matrices are padded to multiples of these with zero bytes (2**-127)
 
-Index = TypeVar("Index", int, torch.Tensor)
+Index = TypeVar("Index", int, "torch.Tensor")
 
 
 def weight_offset(n: Index, b: Index, row_bytes: int) -> Index:
@@ -100,6 +101,8 @@ def unshuffle_scales(shuffled: torch.Tensor, rows: int, groups: int) -> torch.Te
 
 def _tiled_extents(name: str, matrix: torch.Tensor, tile: tuple[int, int]) -> tuple[int, int]:
     """Return the extents of a uint8 matrix whose extents are multiples of ``tile``, or raise ValueError."""
+    import torch
+
     if matrix.ndim != 2 or matrix.dtype != torch.uint8:
         raise ValueError(f"{name} must be a uint8 matrix, got {matrix.dtype} {tuple(matrix.shape)}")
     rows, row_bytes = matrix.shape

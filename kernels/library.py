@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kernels.tiling import GridIndex
+
+if TYPE_CHECKING:  # the registry of the families is read by much that needs no torch, which takes seconds to load
+    import torch
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class _DeviceMemory:
 
 def tensor_at(address: int, extent: Extent, device: torch.device) -> torch.Tensor:
     """Flat tensor over memory that somebody else keeps alive."""
+    import torch
+
     if device.type == "cpu":
         memory = (ctypes.c_uint8 * extent.bytes).from_address(address)
         return torch.frombuffer(memory, dtype=extent.dtype)

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from optuna.exceptions import StorageInternalError
-from optuna.storages import BaseStorage, RDBStorage
-from optuna.trial import TrialState
-from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
 
 from kernels.atomic_file import write_atomically
 from kernels.errors import InputError
@@ -22,19 +16,11 @@ from kernels.spelling import instead_of
 from search.columns import COLUMNS, typed_frame
 from search.csv_text import csv_to_columns, frame_to_csv
 from search.record import RECORD, Record, make_record
-from search.storage import open_storage
+from search.studies_file import FILE_SUFFIXES
 
 __all__ = ["COLUMNS", "RECORD", "Record", "load", "make_record", "save"]
 
 REQUIRED = ("arch", "cu_count", "M", "N", "K", "family", "outcome")  # of a file that calls itself results
-FILE_SUFFIXES = (".parquet", ".csv")
-FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
-RECORDS_SQL = """
-    SELECT trials.number, attributes.value_json
-    FROM trial_user_attributes AS attributes JOIN trials ON trials.trial_id = attributes.trial_id
-    WHERE attributes.key = :key AND trials.state IN (:complete, :pruned)
-    ORDER BY trials.study_id, trials.number
-"""  # Optuna 5
 
 
 def load(path: Path | str) -> pd.DataFrame:
@@ -50,38 +36,12 @@ def load(path: Path | str) -> pd.DataFrame:
         path = Path(path)
         if path.suffix in FILE_SUFFIXES:
             return _load_file(path)
-    storage = open_storage(path, create=False)
-    try:
-        records = list(_records(storage))
-    except (SQLAlchemyError, StorageInternalError) as error:
-        raise InputError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
+    from search.stored_trials import stored_records  # loads Optuna, which files do not need
+
+    records = stored_records(path)
     unknown = {name for record in records for name in record} - COLUMNS.keys()
     _check_names(str(path), unknown)
     return typed_frame({name: [record.get(name) for record in records] for name in COLUMNS})
-
-
-def _records(storage: BaseStorage) -> Iterator[Record]:
-    """Records of the finished trials; one that was cut short has none."""
-    if isinstance(storage, RDBStorage):
-        yield from _database_records(storage)
-        return
-    for study in storage.get_all_studies():
-        trials = storage.get_all_trials(study._study_id, deepcopy=False, states=FINISHED)
-        for trial in trials:
-            if RECORD in trial.user_attrs:
-                yield {"trial": trial.number, **trial.user_attrs[RECORD]}
-
-
-def _database_records(storage: RDBStorage) -> Iterator[Record]:
-    """The same by one query of Optuna's tables: its own API also rebuilds parameters, which takes ten times as long."""
-    with storage.engine.connect() as connection:
-        names = {"key": RECORD, "complete": FINISHED[0].name, "pruned": FINISHED[1].name}
-        for number, record in connection.execute(text(RECORDS_SQL), names):
-            try:
-                yield {"trial": number, **json.loads(record)}
-            except (ValueError, TypeError) as error:
-                place = f"{storage.engine.url.database}: trial {number}"
-                raise InputError(f"{place} has a torn record ({error}); restore the file") from error
 
 
 def save(frame: pd.DataFrame, path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from datetime import date
@@ -264,3 +265,30 @@ def test_program_answers_a_mistake_without_a_traceback(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: none/studies.db: no results; run `sweep` first, or name its folder with --results\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "unloaded"),
+    [
+        (["--help"], {"torch", "triton", "numpy", "pandas", "optuna", "sqlalchemy", "matplotlib"}),
+        (["inspect", "--help"], {"torch", "triton", "numpy", "pandas", "optuna", "sqlalchemy", "matplotlib"}),
+        (["inspect", "--results", "FILE", "--best"], {"torch", "optuna", "sqlalchemy", "matplotlib"}),
+        (["export", "--results", "FILE", "--table", "new.yaml"], {"torch", "optuna", "sqlalchemy", "matplotlib"}),
+    ],
+)
+def test_commands_load_only_what_they_need(
+    tmp_path: Path, saved: Path, args: list[str], unloaded: set[str]
+) -> None:
+    script = (
+        "import atexit, json, sys, runpy\n"
+        "atexit.register(lambda: print(json.dumps(list(sys.modules)), file=sys.stderr))\n"
+        f"sys.argv = {['run_search.py', *(str(saved) if arg == 'FILE' else arg for arg in args)]!r}\n"
+        f"runpy.run_path({str(ROOT / 'run_search.py')!r}, run_name='__main__')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, 1), done.stderr
+    loaded = json.loads(done.stderr.splitlines()[-1])
+    assert "typer" in loaded and unloaded & set(loaded) == set()

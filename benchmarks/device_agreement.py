@@ -19,6 +19,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from kernels.errors import InputError
 from search.device_worker import FinalTask, measure_finals, this_gpu
 from search.evaluate import Candidate
 from search.gpu import Gpu
@@ -26,7 +27,7 @@ from search.gpu_share import gpu_wait_share
 from search.results import load
 from search.select import Finalist, select
 from search.timing import COLD
-from search.user_errors import one_line_errors
+from search.user_errors import one_line_errors, required_gpu
 from search.winners import Winner, winners
 
 LONG_S = 0.4  # a check and a timing take less, but for the first of a shape
@@ -70,12 +71,15 @@ def main(
     output: Annotated[Path | None, typer.Option(help="CSV of the winners.")] = None,
 ) -> None:
     """Print both."""
+    required_gpu()
     frames = [load(results), load(again)]
     for name, frame in zip((results, again), frames, strict=True):
         print(f"{name}: {speed(frame)}", flush=True)
     first, second = ({one.shape: one for one in winners(frame)} for frame in frames)
     gpu = this_gpu()
     rows = [compare(first[shape], second[shape], gpu, rounds) for shape in first if shape in second]
+    if not rows:
+        raise InputError(f"{results} and {again} have no winner of the same shape")
     frame = pd.DataFrame(rows)
     print(frame.drop(columns=["first", "again"]).round(3).to_string(index=False))
     for row in rows:

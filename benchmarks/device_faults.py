@@ -221,6 +221,7 @@ def main(
     output: Annotated[Path | None, typer.Option(help="JSON.")] = None,
 ) -> None:
     """Run every fault."""
+    required_gpu()
     rows = []
     if not killed_only:
         with tempfile.TemporaryDirectory() as folder:

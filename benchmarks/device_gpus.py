@@ -26,6 +26,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from kernels.errors import InputError
 from search.results import load, save
 from search.shapes import load_shapes
 from search.user_errors import one_line_errors
@@ -136,9 +137,11 @@ def main(
 ) -> None:
     """Sweep four times and say what each did."""
     gpus = torch.cuda.device_count()
+    if gpus < 2:
+        raise InputError(f"torch finds {gpus} GPUs here; run this on a machine that has several")
     asked = [str(shape) for shape in load_shapes(SHAPES).shapes[:shapes]]
     output.mkdir(parents=True, exist_ok=True)
-    wrong = [] if gpus > 1 else ["this machine has one GPU only"]
+    wrong: list[str] = []
     frames: dict[str, pd.DataFrame] = {}
     speeds = []
     with tempfile.TemporaryDirectory() as folder:

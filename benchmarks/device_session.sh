@@ -49,7 +49,7 @@ case $part in
     ;;
 4)
     four=(16x2112x7168 32x2880x512 16x3072x1536 64x7168x2048)
-    step gputests 120 "$python" -m pytest -q -rs -p no:cacheprovider tests/gpu
+    step gputests 150 "$python" -m pytest -q -rs -p no:cacheprovider tests/gpu
     step sweep 100 "$python" run_search.py sweep "${four[@]}" --target local --trials 400 --time-budget 60 --results "$work/sweep"
     step again 80 "$python" run_search.py sweep "${four[@]}" --target local --trials 400 --time-budget 45 --seed 7 --results "$work/again"
     step agreement 50 "$python" benchmarks/device_agreement.py --results "$work/sweep" --again "$work/again" --output "$work/agreement.csv"

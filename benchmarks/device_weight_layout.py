@@ -46,7 +46,7 @@ from search.gpu import Gpu, kernel_error
 from search.shapes import load_shapes
 from search.timing import COLD, Launch, median_interval
 from search.trial_inputs import POISON_BYTE, CheckedInput, Tensors, set_bytes, working_tensors
-from search.user_errors import one_line_errors
+from search.user_errors import one_line_errors, required_gpu
 from search.worker import WorkerPool
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -296,8 +296,8 @@ def main(
     output: Annotated[Path | None, typer.Option(help="Folder of layouts.csv.")] = None,
 ) -> None:
     """Compile, check, time and print."""
+    device = required_gpu()
     gpu = this_gpu()
-    device = gpu.origin().device
     rows = {row.shape: Candidate(row.shape, row.family, row.config) for row in load_table(table).rows}
     asked = load_shapes(shapes).shapes
     work = compile_all(variants(asked, device, rows), device, jobs or max(1, len(os.sched_getaffinity(0)) - 2))

@@ -86,7 +86,9 @@ class MXFP4Linear(nn.Module):
     @property
     def weight(self) -> PackedWeight:
         """The weight as the kernels see it; a new value after the layer moved or its buffers were replaced."""
-        data, scale = self.data, self.scale
+        buffers = self._buffers  # as attributes they cost a call of nn.Module.__getattr__ each
+        data, scale = buffers["data"], buffers["scale"]
+        assert data is not None and scale is not None
         known = self._weight
         if known.data is not data or known.scale is not scale:
             known = self._weight = PackedWeight(data, scale, N=self.out_features, K=self.in_features)
@@ -101,9 +103,10 @@ class MXFP4Linear(nn.Module):
         Raises:
             ValueError: ``x`` has another shape, dtype or device, or needs a gradient.
         """
-        compiling = torch.compiler.is_compiling()
-        y: torch.Tensor = ops.gemm(x, self.data, self.scale) if compiling else mxfp4_gemm(x, self.weight)
-        bias = self.bias
+        if torch.compiler.is_compiling():
+            y, bias = ops.gemm(x, self.data, self.scale), self.bias
+        else:
+            y, bias = mxfp4_gemm(x, self.weight), self._buffers["bias"]
         return y if bias is None else torch.add(y, bias.to(y.dtype))
 
     def extra_repr(self) -> str:

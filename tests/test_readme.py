@@ -13,6 +13,7 @@ import pytest
 
 from kernels.config import TileConfig
 from kernels.device import GFX950
+from kernels.problem import GemmShape
 from kernels.tables import Made, TableRow, TunedTable, write_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,8 +48,11 @@ def test_the_example_has_at_most_thirty_lines_and_runs_on_its_table(tmp_path: Pa
     commands, script = example()
     assert len(commands) + len(script.splitlines()) <= 30
     (tmp_path / "mlp.py").write_text(script)
-    shapes = [tuple(map(int, word.split("x"))) for word in commands[0].split() if re.fullmatch(r"\d+x\d+x\d+", word)]
-    rows = [TableRow(*shape, "fused", TileConfig(), "measured", True, MADE, time_us=1.0) for shape in shapes]
+    shapes = [GemmShape.parse(word) for word in commands[0].split() if re.fullmatch(r"\d+x\d+x\d+", word)]
+    rows = [
+        TableRow(shape.M, shape.N, shape.K, "fused", TileConfig(), "measured", True, MADE, time_us=1.0)
+        for shape in shapes
+    ]
     write_table(tmp_path / "mlp.yaml", TunedTable(GFX950, tuple(rows)))
     assert serves_both(tmp_path, "mlp.yaml")
     write_table(tmp_path / "half.yaml", TunedTable(GFX950, tuple(rows[:1])))

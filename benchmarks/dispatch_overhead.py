@@ -202,6 +202,7 @@ def model(repeats: int) -> list[Row]:
     packed, dense = Mlp(MXFP4Linear.from_linear), Mlp(lambda layer: layer)
     compiled = torch.compile(packed, fullgraph=True, dynamic=False)
     reduced = torch.compile(packed, fullgraph=True, dynamic=False, mode="reduce-overhead")
+    casts = torch.compile(packed, fullgraph=True, dynamic=False, options={"emulate_precision_casts": True})
     rows: list[Row] = []
     for M in MODEL_ROWS:
         x = torch.randn(M, HIDDEN, device="cuda").to(torch.bfloat16)
@@ -212,6 +213,7 @@ def model(repeats: int) -> list[Row]:
             "eager": partial(packed, x),
             "compiled": partial(compiled, x),
             "reduce-overhead": partial(reduced, x),
+            "compiled, emulate_precision_casts": partial(casts, x),
             "CUDA graph": replay,
             "bf16 eager": partial(dense, x),
             "bf16 CUDA graph": replay_dense,
@@ -222,6 +224,7 @@ def model(repeats: int) -> list[Row]:
             "eager": _error(packed(x), expected),
             "compiled": _error(compiled(x), expected),
             "reduce-overhead": _error(reduced(x).clone(), expected),
+            "compiled, emulate_precision_casts": _error(casts(x), expected),
             "CUDA graph": _error(captured, expected),
         }
         rows += [

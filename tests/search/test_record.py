@@ -3,39 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pytest
+from made_records import predicted, record
 
-from kernels.config import TileConfig
-from kernels.device import GFX950
 from kernels.families import FAMILIES
-from kernels.problem import GemmShape
 from search.columns import COLUMNS
-from search.evaluate import Candidate, Evaluation, Value
-from search.results import make_record
-
-SHAPE = GemmShape(16, 2112, 7168)
-VERSIONS = {"triton": "3.9.0", "torch": "2.13.0", "rocm_or_cuda": "none"}
-
-
-def record(evaluation: Evaluation, config: TileConfig | None = None, versions: Mapping[str, str] = VERSIONS) -> Any:
-    candidate = Candidate(SHAPE, "fused", config or TileConfig())
-    return make_record(
-        study="study",
-        device=GFX950,
-        candidate=candidate,
-        evaluation=evaluation,
-        started="2026-11-30T10:00:00+00:00",
-        duration_s=0.5,
-        versions=versions,
-    )
-
-
-def predicted(objective_us: float, **facts: Any) -> Evaluation:
-    return Evaluation("ok", evidence="predicted", objective_us=objective_us, facts=facts)
+from search.evaluate import Evaluation, Value
 
 
 def test_record_holds_shape_configuration_verdict_and_origin() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,36 +10,16 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_records import predicted, record
 
-from kernels.config import SplitKWorkspaceConfig, TileConfig
-from kernels.device import GFX950
+from kernels.config import SplitKWorkspaceConfig
 from kernels.errors import InputError
-from kernels.problem import GemmShape
 from search.columns import COLUMNS, FLAG, INTEGER, NUMBER, TEXT, typed_frame
-from search.evaluate import Candidate, Evaluation, Value
-from search.results import RECORD, load, make_record, save
+from search.evaluate import Evaluation, Value
+from search.results import RECORD, load, save
 from search.storage import open_storage
 
-SHAPE = GemmShape(16, 2112, 7168)
-VERSIONS = {"triton": "3.9.0", "torch": "2.13.0", "rocm_or_cuda": "none"}
 optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-
-def record(evaluation: Evaluation, config: TileConfig | None = None, versions: Mapping[str, str] = VERSIONS) -> Any:
-    candidate = Candidate(SHAPE, "fused", config or TileConfig())
-    return make_record(
-        study="study",
-        device=GFX950,
-        candidate=candidate,
-        evaluation=evaluation,
-        started="2026-11-30T10:00:00+00:00",
-        duration_s=0.5,
-        versions=versions,
-    )
-
-
-def predicted(objective_us: float, **facts: Any) -> Evaluation:
-    return Evaluation("ok", evidence="predicted", objective_us=objective_us, facts=facts)
 
 
 def study_with(storage: optuna.storages.BaseStorage, name: str, records: list[Any]) -> None:

@@ -1,4 +1,21 @@
-// C [M, N] = A @ B.T for packed row-major A [M, K/2], shuffled B [N, K/2] and the shuffled scales of both.
+// C [M, N] = A @ B.T for packed row-major A [M, K/2], shuffled B [N, K/2] and the shuffled scales of both. gfx950 only.
+//
+// BLOCK_M, BLOCK_N  the tile of a workgroup. A wave takes BLOCK_M / WAVES_M rows and BLOCK_N / WAVES_N columns: 16 (with
+//                   MFMA 16) or a multiple of 32.
+// BLOCK_K           a multiple of 256: K of a step.
+// WAVES_M, WAVES_N  at most 16 waves. Up to 4 have 512 registers each, up to 8 have 256, up to 16 have 128.
+// NUM_STAGES        1 to 4: buffers of A in the LDS, NUM_STAGES * BLOCK_M * BLOCK_K / 2 bytes of 160 KB (a buffer is at
+//                   least 1 KB a wave), and sets of registers for the scales and, where they fit, for B.
+// MFMA              16 or 32: rows of the matrix instruction.
+// STORE             0: bf16 to out [M, N], rows stride_om apart. 1: fp32 to slice blockIdx.y of out [split_k, M, N].
+//
+// What spills is right but slow; that is mostly a question of a wave's rows * columns / 64 accumulators, of which one
+// with 512 registers can have 192, one with 256 can have 128.
+//
+// M is any, N and K are multiples of 64, K < 2^23, and a tile of C spans less than 2 GB. Scales of rows that are not
+// there and of blocks beyond K may be anything.
+// Grid: (tiles, split_k). A slice of K is ceil(ceil(K / BLOCK_K) / split_k) steps; empty slices are stored as zeros.
+
 #include "gemm_loop.h"
 #include "gemm_store.h"
 

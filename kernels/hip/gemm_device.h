@@ -35,13 +35,19 @@ template <u32 COUNT, typename F> MXFP4_DEVICE void unrolled(F&& body) {
     __make_integer_seq<counter, int, COUNT>::run(body);
 }
 
+#if !__has_builtin(__builtin_amdgcn_raw_ptr_buffer_load_lds)  // clang 20: by the name of the instruction in LLVM
+__attribute__((device)) void __builtin_amdgcn_raw_ptr_buffer_load_lds(
+    __amdgpu_buffer_rsrc_t, MXFP4_LDS void*, int bytes, int lane, int scalar, int constant,
+    int cache) __asm("llvm.amdgcn.raw.ptr.buffer.load.lds");
+#endif
+
 // A part of a tensor, at most 2 GB, which starts at an address that is the same for all lanes.
 struct Buffer {
     __amdgpu_buffer_rsrc_t resource;
     u32 bytes;
 
     MXFP4_DEVICE Buffer(const void* start, u64 offset, u32 bytes)
-        : resource(__builtin_amdgcn_make_buffer_rsrc((void*)((u8*)start + offset), 0, bytes, RAW_BUFFER)), bytes(bytes) {}
+        : resource(__builtin_amdgcn_make_buffer_rsrc((u8*)start + offset, 0, bytes, RAW_BUFFER)), bytes(bytes) {}
 
     // `scalar` is at most `bytes`.
     MXFP4_DEVICE words4 load16(u32 lane, u32 scalar) const {

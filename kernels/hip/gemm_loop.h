@@ -7,7 +7,8 @@ namespace mxfp4 {
 
 // What the loop has issued before its first step, in an order that leaves as many loads after each copy.
 template <typename T>
-MXFP4_DEVICE void fill_stages(const Operands<T>& operands, MXFP4_LDS u8* lds, u32 start, u32 steps, Registers<T>& registers) {
+MXFP4_DEVICE void fill_stages(const Operands<T>& operands, MXFP4_LDS u8* lds, u32 start, u32 steps,
+                              Registers<T>& registers) {
     constexpr u32 LAST = T::PARTS - 1, STAGES = T::STAGES, B_STAGES = T::B_STAGES;
     const auto load_b = [&](auto stage, auto part, const Offsets& at) MXFP4_INLINE {
         constexpr u32 S = stage.value, P = part.value;  // the step itself loads the last part of the last set
@@ -83,7 +84,9 @@ MXFP4_DEVICE void multiply_tail(const Operands<T>& operands, MXFP4_LDS u8* lds, 
             PartOfB<T> b;
             operands.template read_a<P>(lds, a);
             operands.template load_b<P>(at.b, b, K - k - P * PART_K);
-            unrolled<T::MULTIPLIES>([&](auto number) MXFP4_INLINE { multiply_one<T, P, number.value>(a, b, scales, sum); });
+            unrolled<T::MULTIPLIES>([&](auto number) MXFP4_INLINE {
+                multiply_one<T, P, number.value>(a, b, scales, sum);
+            });
         }
     });
 }

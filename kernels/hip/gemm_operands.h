@@ -38,8 +38,8 @@ template <typename T> struct Operands {
     static MXFP4_DEVICE u32 padded_groups(u32 K) { return (K / BLOCK + 7) / 8 * 8; }
 
     // For rows of A from m + wave_m and rows of B from n on; m is the first row of the workgroup.
-    MXFP4_DEVICE Operands(const u8* codes, const u8* a_scales, const u8* weight, const u8* b_scales, u32 M, u32 N, u32 K,
-                          u32 m, u32 wave, u32 wave_m, u32 n)
+    MXFP4_DEVICE Operands(const u8* codes, const u8* a_scales, const u8* weight, const u8* b_scales, u32 M, u32 N,
+                          u32 K, u32 m, u32 wave, u32 wave_m, u32 n)
         : wave(wave), a(codes, (u64)m * (K / 2), left(M, m, T::M) * (K / 2)),
           b(weight, (u64)n * (K / 2), left(N, n, T::WAVE_N) * (K / 2)),
           a_scale(scales_of(a_scales, M, m + wave_m, T::WAVE_M, K)), b_scale(scales_of(b_scales, N, n, T::WAVE_N, K)) {
@@ -55,7 +55,8 @@ template <typename T> struct Operands {
                 read_offset[part][slice] = (wave_m + row) * T::ROW_BYTES +
                                            T::swizzled(row, part * 4 + lane.block_of(slice)) * LOAD_BYTES;
         for (u32 j = 0; j < T::Columns::FRAGMENTS; j++)  // 16 rows of B take 8 * K bytes, a block of them 256
-            b_offset[j] = (T::Columns::first_row(j) + column) / 16 * 8 * K + lane.block * 256 + lane.row % 16 * LOAD_BYTES;
+            b_offset[j] = (T::Columns::first_row(j) + column) / 16 * 8 * K + lane.block * 256 +
+                          lane.row % 16 * LOAD_BYTES;
         for (u32 group = 0; group < T::GROUPS; group++) {
             const bool of_a = group < T::Rows::GROUPS;
             const u32 first = of_a ? group * T::Rows::GROUP_ROWS + row / 32 * 32
@@ -67,8 +68,8 @@ template <typename T> struct Operands {
     }
 
     static MXFP4_DEVICE Buffer scales_of(const u8* scales, u32 rows, u32 first, u32 most, u32 K) {
-        const u32 group = first / 32 * 32;
-        return {scales, (u64)group * padded_groups(K), left(padded_rows(rows), group, (most + 31) / 32 * 32) * padded_groups(K)};
+        const u32 group = first / 32 * 32, groups = padded_groups(K);
+        return {scales, (u64)group * groups, left(padded_rows(rows), group, (most + 31) / 32 * 32) * groups};
     }
 
     // Offsets of the step at k, and of that of B at b_k.
@@ -118,7 +119,8 @@ template <typename T> struct Operands {
     template <u32 NUMBER> MXFP4_DEVICE void load_scale(const Offsets& at, Scales<T>& to) const {
         constexpr u32 GROUP = NUMBER % T::GROUPS, WORD = NUMBER / T::GROUPS;
         const u32 offset = scale_offset[GROUP] + WORD / T::SLICES * 256 + WORD % T::SLICES * 128;
-        to.words[GROUP][WORD] = GROUP < T::Rows::GROUPS ? a_scale.load4(offset, at.a_scale) : b_scale.load4(offset, at.b_scale);
+        if constexpr (GROUP < T::Rows::GROUPS) to.words[GROUP][WORD] = a_scale.load4(offset, at.a_scale);
+        else to.words[GROUP][WORD] = b_scale.load4(offset, at.b_scale);
     }
     MXFP4_DEVICE void load_scales(const Offsets& at, Scales<T>& to) const {
         unrolled<T::SCALE_LOADS>([&](auto number) MXFP4_INLINE { load_scale<number.value>(at, to); });

@@ -3,9 +3,9 @@
 // A goes through the LDS, in STAGES buffers, by loads that write there directly; B and all scales go straight to
 // registers, in B_STAGES and STAGES sets. While a part is multiplied, loads for STAGES steps later are issued into what
 // the part before has left free, and the next part of A is read from the LDS. So a load has STAGES - 1 to STAGES steps
-// of time (B: B_STAGES - 1/PARTS), and a step has one barrier: before the first read of the next step's A, when everybody
-// has read the last part of the present one. (With one stage there is a second barrier, and nobody to hide the loads
-// behind but other workgroups.)
+// of time (one of B about B_STAGES), and a step has one barrier: before the first read of the next step's A, when
+// everybody has read the last part of the present one. (With one stage there is a second barrier, and only other
+// workgroups hide the loads.)
 
 #pragma once
 
@@ -19,8 +19,8 @@ template <u32 TOTAL, u32 TURN, u32 TURNS> struct Share {
     static constexpr u32 COUNT = ((TURN + 1) * TOTAL + TURNS - 1) / TURNS - FIRST;
 };
 
-// Which LDS reads of the next part fall to turn TURN. Fragment r of A is free after r + 1 rows of matrix instructions; it is
-// read two rows earlier, so that none is in flight for long at the end of the part.
+// Which LDS reads of the next part fall to turn TURN. Fragment r of A is free after r + 1 rows of matrix instructions;
+// the read is two rows earlier, so that none is in flight for long at the end of the part.
 template <typename T, u32 TURN> struct ReadsOf {
     static constexpr u32 before(u32 turn) {
         constexpr u32 ROW = T::Columns::FRAGMENTS;
@@ -58,8 +58,8 @@ template <typename T, u32 S, bool ENDS> struct Step {
     }
     static constexpr u32 loads(u32 part) { return first_loads(part) + B_LOADS; }
 
-    // How many loads a wave has certainly issued since the copy of the next step's A. That copy is STAGES - 1 steps old,
-    // or of fill_stages, which loads one set of B only. `S` counts the steps since the loop, else all are alike.
+    // How many loads a wave has certainly issued since the copy of the next step's A. That copy is STAGES - 1 steps
+    // old, or of fill_stages, which loads one set of B only. After the loop S is the number of steps since.
     static constexpr u32 loads_since_copy() {
         constexpr u32 STEPS = ENDS ? T::STAGES - 2 - S : T::STAGES - 2;  // of the loop that are between
         constexpr u32 HERE = (ENDS ? 0 : T::SCALE_LOADS) + (ENDS ? S * T::PARTS + LAST : LAST) * B_LOADS;
@@ -97,8 +97,9 @@ template <typename T, u32 S, bool ENDS> struct Step {
     // Each load and LDS read has its place behind a matrix instruction.
     template <u32 PART>
     static MXFP4_DEVICE void part(const Operands<T>& operands, MXFP4_LDS u8* lds, const Offsets& before,
-                                  const Offsets& ahead, const Scales<T>& scales, Registers<T>& registers, Sums<T>& sum) {
-        constexpr u32 NEXT = (PART + 1) % T::PARTS, STAGE = (S + (PART + 1) / T::PARTS) % T::STAGES;  // of the next part
+                                  const Offsets& ahead, const Scales<T>& scales, Registers<T>& registers,
+                                  Sums<T>& sum) {
+        constexpr u32 NEXT = (PART + 1) % T::PARTS, STAGE = (S + (PART + 1) / T::PARTS) % T::STAGES;  // of NEXT
         constexpr bool READS = PART < LAST || NEXT_IS_COPIED;
         if constexpr (PART == LAST && READS) turn(operands, lds, ahead.a);
         else fence();

@@ -25,7 +25,8 @@ constexpr u32 OTHER_REGISTERS = 8;  // temporaries and what the allocator cannot
 // 32-row instruction takes the two rows 16 apart of two such groups of 32 in turn, if it has an even number of groups:
 // lanes 0-15 then use the same byte as lanes 16-31. In all other cases the lanes shift their words.
 template <u32 EXTENT, u32 ROWS> struct Side {
-    static_assert(EXTENT % 32 == 0 || (ROWS == 16 && EXTENT == 16), "a wave has 16 (MFMA 16 only) or 32 * i rows and columns");
+    static_assert(EXTENT % 32 == 0 || (ROWS == 16 && EXTENT == 16),
+                  "a wave has 16 (MFMA 16 only) or 32 * i rows and columns");
     static constexpr bool PAIRED = ROWS == 32 && EXTENT % 64 == 0;
     static constexpr bool SHIFTED = EXTENT == 16 || (ROWS == 32 && !PAIRED);
     static constexpr u32 FRAGMENTS = EXTENT / ROWS;
@@ -33,7 +34,9 @@ template <u32 EXTENT, u32 ROWS> struct Side {
     static constexpr u32 GROUPS = (EXTENT + GROUP_ROWS - 1) / GROUP_ROWS;
 
     // Row r of the part is MFMA row `at` of fragment I, at first_row(I) + row_of(at).
-    static constexpr u32 first_row(u32 fragment) { return PAIRED ? fragment / 2 * 64 + fragment % 2 * 16 : fragment * ROWS; }
+    static constexpr u32 first_row(u32 fragment) {
+        return PAIRED ? fragment / 2 * 64 + fragment % 2 * 16 : fragment * ROWS;
+    }
     static MXFP4_DEVICE constexpr u32 row_of(u32 at) { return PAIRED ? at / 16 * 32 + at % 16 : at; }
     static constexpr u32 group(u32 fragment) { return first_row(fragment) / GROUP_ROWS; }
     static constexpr u32 byte(u32 part, u32 fragment) { return part % 2 * 2 + (SHIFTED ? 0 : fragment % 2); }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,14 +12,16 @@ import pytest
 import torch
 from triton.runtime.errors import OutOfResources
 
+from kernels.code_objects import PATH_VARIABLE
 from kernels.config import StagedConfig, TileConfig
 from kernels.defaults import default_choice
 from kernels.device import GFX950
+from kernels.families import FAMILIES
 from kernels.misses import MissRecorder
 from kernels.planner import Choice, Planner
 from kernels.problem import GemmShape
 from kernels.program import KernelCall
-from kernels.runner import PointerSpec, Runner
+from kernels.runner import PointerSpec, Runner, interpret_call
 from kernels.tables import Lookup
 
 TUNED = TileConfig(BLOCK_M=32, BLOCK_N=128, num_stages=4)
@@ -163,3 +166,28 @@ def test_a_row_tuned_for_few_rows_serves_many_within_the_limit() -> None:
     planned = Planner(GFX950, above, compiles, limit_bytes=512 << 20).planned((32768, 7168, 2048, 2048, 0, -1))
     assert planned.plan.workspace_bytes <= 512 << 20
     assert len(planned.plan.launches) == 3 * 32  # 1024 rows at a time: quantise, multiply, reduce
+
+
+@pytest.mark.parametrize(
+    ("family", "reason"),
+    [("staged_ck", "set MXFP4_AITER to an AITER install"), ("aiter", "import aiter fails"),
+     ("staged_hip", "machine code, which Triton's interpreter does not run")],
+)  # fmt: skip
+def test_a_row_whose_kernels_cannot_run_here_gives_way_to_the_default_with_the_reason(
+    family: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(PATH_VARIABLE, str(tmp_path))
+    monkeypatch.setitem(sys.modules, "aiter", None)
+
+    def native_row(shape: GemmShape) -> Choice:
+        return Choice(family, FAMILIES[family].config({}), Lookup(None, "exact", "as if from a table"))
+
+    def compile_call(call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Runner:
+        return compiles(call, pointers) if call.is_triton else interpret_call(call, pointers)
+
+    planner = Planner(GFX950, native_row, compile_call, limit_bytes=1 << 30)
+    with caplog.at_level(logging.WARNING):
+        planned = planner.planned((16, 128, 512, 512, 0, -1))
+    assert planned.choice.family == default_choice(GemmShape(16, 128, 512), GFX950)[0]
+    assert reason in caplog.text
+    assert planner.statistics().rejected == 1

@@ -153,9 +153,11 @@ def test_torn_file_is_reported_or_holds_whole_rows_and_stays_as_it_was(tmp_path_
 def knob(name: str, hint: Any) -> st.SearchStrategy[Any]:
     if get_origin(hint) is Literal:
         return st.sampled_from(get_args(hint))
-    if name == "matrix_instr_nonkdim":
-        return st.sampled_from((0, 16, 32))
-    return st.sampled_from((64, 128)) if "BLOCK" in name else st.sampled_from((1, 2, 4))
+    choices = {
+        "matrix_instr_nonkdim": (0, 16, 32), "BLOCK_N": (128,), "BLOCK_K": (256, 512), "log2_k_split": (0,),
+        "QUANT_THREADS": (64, 256), "QUANT_VECTOR": (8, 16),
+    }  # fmt: skip
+    return st.sampled_from(choices.get(name, (64, 128) if "BLOCK" in name else (1, 2, 4)))
 
 
 @st.composite
@@ -163,12 +165,12 @@ def rows(draw: st.DrawFn, M: int) -> TableRow:
     family = FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))]
     hints = get_type_hints(family.config_type)
     config = family.config({f.name: draw(knob(f.name, hints[f.name])) for f in fields(family.config_type)})
-    assume(config.check(GemmShape(1, 64, 192), DeviceKey("gfx950", 128)) is None)
+    assume(config.check(GemmShape(1, 64, 256), DeviceKey("gfx950", 128)) is None)
     text = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1)
     made = Made(draw(st.dates()), draw(text), draw(text), draw(text), draw(text), draw(text))
     time = draw(st.floats(1e-6, 1e9))
-    deterministic = family.deterministic and draw(st.booleans())
-    row = TableRow(M, 64, 192, family.name, config, "predicted", deterministic, made, predicted_us=time)
+    deterministic = family.is_deterministic(config) and draw(st.booleans())
+    row = TableRow(M, 64, 256, family.name, config, "predicted", deterministic, made, predicted_us=time)
     row = replace(row, graph=draw(st.booleans()))
     if draw(st.booleans()):
         return row

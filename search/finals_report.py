@@ -11,12 +11,15 @@ from rich.console import Console
 from search.gpu_share import gpu_wait_share
 from search.text_table import TextTable, print_table
 
-NUMBERS = ("finals us", "margin us", "confidence", "rank tau", "dispatched us")
+NUMBERS = ("finals us", "margin us", "confidence", "rank tau", "dispatched us", "default us")
 HEADER = ("shape", "family", *NUMBERS, "")
 
 
 def finals_table(frame: pd.DataFrame) -> TextTable:
-    """The latest winner of the finals of each shape: its time, margin, confidence, rank stability, dispatched time."""
+    """The latest winner of the finals of each shape: its time, margin, confidence, rank stability, dispatched time.
+
+    The last number is the time of the default, which serves a shape that nobody tuned: the cliff beside the winner.
+    """
     selected = frame[frame["selected"].fillna(False)].sort_values("started", kind="stable")
     latest = selected.drop_duplicates(["arch", "cu_count", "M", "N", "K"], keep="last").sort_values(["N", "K", "M"])
     return TextTable(HEADER, tuple(_cells(row) for row in latest.to_dict("records")), right=frozenset(NUMBERS))
@@ -42,6 +45,7 @@ def _cells(row: Any) -> tuple[str, ...]:
         _number(row["confidence"], ".3f"),
         _number(row["rank_tau"], ".2f"),
         _number(row["confirmed_us"], ".2f"),
+        _number(row["baseline_us"], ".2f"),
         "tie" if row["tie"] is True else "",
     )
 

@@ -19,7 +19,8 @@ def frame(*rows: dict[str, object]) -> pd.DataFrame:
     return typed_frame({name: [row.get(name) for row in full] for name in names})  # type: ignore[misc]
 
 
-WINNER = {"selected": True, "tie": True, "margin_us": 0.5, "confidence": 0.99, "rank_tau": 1.0, "confirmed_us": 20.3}
+WINNER = {"selected": True, "tie": True, "margin_us": 0.5, "confidence": 0.99, "rank_tau": 1.0, "confirmed_us": 20.3,
+          "baseline_us": 41.0}  # fmt: skip
 
 
 def test_the_latest_winner_of_each_shape_is_shown_with_its_certainty() -> None:
@@ -27,8 +28,8 @@ def test_the_latest_winner_of_each_shape_is_shown_with_its_certainty() -> None:
     newer = {**WINNER, "time_us": 18.5, "started": "2026-11-29T21:00:00+00:00"}
     rows = finals_table(frame(newer, older, {"time_us": 15.0}, {**WINNER, "M": 4, "tie": False})).rows
     assert rows == (
-        ("4x2112x7168", "fused", "20.00", "0.50", "0.990", "1.00", "20.30", ""),
-        ("16x2112x7168", "fused", "18.50", "0.50", "0.990", "1.00", "20.30", "tie"),
+        ("4x2112x7168", "fused", "20.00", "0.50", "0.990", "1.00", "20.30", "41.00", ""),
+        ("16x2112x7168", "fused", "18.50", "0.50", "0.990", "1.00", "20.30", "41.00", "tie"),
     )
 
 

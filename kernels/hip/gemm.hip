@@ -1,6 +1,6 @@
 // C [M, N] = A @ B.T for packed row-major A [M, K/2], shuffled B [N, K/2] and the shuffled scales of both. gfx950 only.
 //
-// BLOCK_M, BLOCK_N  the tile of a workgroup. A wave takes BLOCK_M / WAVES_M rows and BLOCK_N / WAVES_N columns: 16 (with
+// BLOCK_M, BLOCK_N  the tile of a workgroup. A wave takes BLOCK_M / WAVES_M rows, BLOCK_N / WAVES_N columns: 16 (with
 //                   MFMA 16) or a multiple of 32.
 // BLOCK_K           a multiple of 256: K of a step.
 // WAVES_M, WAVES_N  at most 16 waves. Up to 4 have 512 registers each, up to 8 have 256, up to 16 have 128.

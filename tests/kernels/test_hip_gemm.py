@@ -95,7 +95,7 @@ def test_orders_of_the_tiles_cover_all_of_them(group_m: int, num_xcds: int, spli
         tile(16, 64, 1, 4), tile(128, 16, 4, 1), tile(32, 32, 1, 1, matrix_instr_nonkdim=32, num_stages=3),
         tile(64, 128, 1, 4, num_stages=1), tile(32, 128, 1, 2, num_stages=4), tile(32, 64, 1, 2, BLOCK_K=512),
         tile(96, 128, 1, 4, matrix_instr_nonkdim=32),
-        tile(64, 64, 2, 8, BLOCK_K=768),
+        tile(32, 128, 1, 8, BLOCK_K=768),
     ],
     ids=lambda config: "{BLOCK_M}x{BLOCK_N}x{BLOCK_K}-{num_stages}".format(**config.to_dict()),
 )  # fmt: skip

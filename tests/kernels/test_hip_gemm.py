@@ -23,7 +23,7 @@ from kernels.problem import GemmShape
 from kernels.reference import compare
 from search.gfx950.code_object_check import random_operands
 from search.gfx950.hip_gemm_check import POINTERS, run_checked
-from search.gfx950.simulator import Buffer, Histogram, InstructionClass, Kernel, Launch, load_assembly, simulate
+from search.gfx950.simulator import Buffer, Histogram, InstructionClass, Kernel, Launch, ds, load_assembly, simulate
 
 
 def compiler_is_missing() -> bool:
@@ -120,6 +120,35 @@ def test_the_loop_of_a_useful_tile_has_no_valu_and_keeps_loads_in_flight(config:
 def _drains(histogram: Histogram) -> int:
     """Executed waits that leave no load in flight."""
     return sum(count for text, count in histogram.by_text.items() if re.match(r"s_waitcnt.*vmcnt\(0\)", text))
+
+
+# Lanes that the LDS may serve together, 16 words of 16 bytes: neighbours, or all rows once at two places of K. No manual
+# says which; tests on MI300 find lanes 0-3 beside 20-23, 4-7 beside 16-19, 8-11 beside 28-31, 12-15 beside 24-27.
+NEIGHBOURS = tuple(tuple(range(first, first + 16)) for first in range(0, 64, 16))
+SCATTERED = tuple(
+    tuple(half + lane for lane in lanes)
+    for half in (0, 32)
+    for lanes in ((0, 1, 2, 3, 12, 13, 14, 15, *range(20, 28)), (*range(4, 12), 16, 17, 18, 19, 28, 29, 30, 31))
+)
+
+
+@pytest.mark.parametrize("BLOCK_K", [256, 512, 768], ids="{}".format)
+@pytest.mark.parametrize("rows", [16, 32], ids="{} rows".format)
+def test_lds_reads_fall_on_all_banks(rows: int, BLOCK_K: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    read = ds.read_lds
+
+    def spy(g: Any, flat: Any, active: Any, size: int) -> Any:
+        seen.append(flat.copy())
+        return read(g, flat, active, size)
+
+    monkeypatch.setattr(ds, "read_lds", spy)
+    check(tile(64, 64, 1, 2, BLOCK_K=BLOCK_K, matrix_instr_nonkdim=rows), 64, 64, BLOCK_K)
+    assert seen
+    for flat in seen:  # byte of each lane [waves, 64]
+        for lanes in (*NEIGHBOURS, *SCATTERED):
+            banks = np.sort(flat[:, list(lanes)] // 16 % 16, axis=1)
+            assert (banks == np.arange(16)).all()
 
 
 def test_a_wait_that_is_too_short_is_found() -> None:

@@ -123,7 +123,7 @@ def _drains(histogram: Histogram) -> int:
 
 
 # Lanes that the LDS may serve together, 16 words of 16 bytes: neighbours, or all rows once at two places of K. No
-# manual says which; tests on MI300 find lanes 0-3 beside 20-23, 4-7 beside 16-19, 8-11 beside 28-31, 12-15 beside 24-27.
+# manual says which; measured on MI300: lanes 0-3 beside 20-23, 4-7 beside 16-19, 8-11 beside 28-31, 12-15 beside 24-27.
 NEIGHBOURS = tuple(tuple(range(first, first + 16)) for first in range(0, 64, 16))
 SCATTERED = tuple(
     tuple(half + lane for lane in lanes)

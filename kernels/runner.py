@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kernels import interpreter
+from kernels.cache_keys import settle_cache_keys
 from kernels.errors import InputError, KernelError
 from kernels.launch import backend_options
 from kernels.library import LibraryKernel, library_runner, tensor_at
@@ -68,6 +69,7 @@ def compile_call(call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Runne
         return library_runner(call.kernel, _specs(call, pointers), torch.device("cuda", torch.cuda.current_device()))
     options = backend_options(call.options, amd=torch.version.hip is not None)
     values = {name: pointers[value] if isinstance(value, str) else value for name, value in call.args.items()}
+    settle_cache_keys()  # those of the processes that tuned and compiled before
     compiled = call.kernel.warmup(grid=call.grid, **values, **call.constexprs, **options)
     runner: Runner = compiled[call.grid]
     return runner

@@ -15,8 +15,10 @@ from kernels.config import SplitKAtomicConfig, TileConfig
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
 from kernels.families import FAMILIES
+from kernels.native_config import AiterConfig
 from kernels.problem import GemmShape
 from search.legal_set import legal_set, legal_sets
+from search.points import Points
 from search.shapes import load_shapes
 from search.space import SearchSpace, load_space, load_spaces
 
@@ -174,6 +176,13 @@ def shipped() -> dict[str, SearchSpace]:
     return load_spaces(CONFIGS / "spaces")
 
 
+def able(spaces: dict[str, SearchSpace], shape: GemmShape, device: DeviceKey) -> list[SearchSpace]:
+    """Spaces whose family has kernels for the device and the shape."""
+    foreign = {"staged_hip", "staged_ck", "aiter"} if device.arch != "gfx950" else set()
+    whole_k = shape.K % 256 == 0  # what AITER's code objects need
+    return [space for name, space in spaces.items() if name not in foreign and (whole_k or name != "staged_ck")]
+
+
 COMPETITION = load_shapes(CONFIGS / "shapes" / "gpumode.yaml").shapes
 ODD = [GemmShape(1, 64, 64), GemmShape(1, 64, 28672), GemmShape(8192, 128256, 8192), GemmShape(32800, 64, 192)]
 
@@ -181,7 +190,7 @@ ODD = [GemmShape(1, 64, 64), GemmShape(1, 64, 28672), GemmShape(8192, 128256, 81
 @pytest.mark.parametrize("device", [GFX950, MI350P, H100], ids=str)
 @pytest.mark.parametrize("shape", [*COMPETITION, *ODD], ids=str)
 def test_shipped_spaces_have_legal_points(shipped: dict[str, SearchSpace], shape: GemmShape, device: DeviceKey) -> None:
-    for family, legal in legal_sets(shipped.values(), shape, device).items():
+    for family, legal in legal_sets(able(shipped, shape, device), shape, device).items():
         assert 0 < len(legal) < 600_000
         assert len(legal) + sum(removal.points for removal in legal.removed) == legal.raw_points
         for i in np.linspace(0, len(legal) - 1, 50, dtype=int):
@@ -189,6 +198,31 @@ def test_shipped_spaces_have_legal_points(shipped: dict[str, SearchSpace], shape
             assert isinstance(config, FAMILIES[family].config_type)
             assert config.check(shape, device) is None
             assert legal.index_of(config) == i
+
+
+@pytest.mark.parametrize("shape", COMPETITION, ids=str)
+@pytest.mark.parametrize("family", ["staged_hip", "staged_ck", "aiter"])
+def test_native_families_have_a_start_at_the_competition_shapes(
+    shipped: dict[str, SearchSpace], family: str, shape: GemmShape
+) -> None:
+    assert legal_set(shipped[family], shape, GFX950).defaults
+
+
+def test_a_family_that_no_space_can_help_says_what_it_lacks(shipped: dict[str, SearchSpace]) -> None:
+    with pytest.raises(InputError, match=r"K is no multiple of 256.*choose another family"):
+        legal_set(shipped["staged_ck"], GemmShape(16, 64, 320), GFX950)
+    with pytest.raises(InputError, match="on sm_90-132cu is legal: these kernels are gfx950 machine code"):
+        legal_set(shipped["aiter"], SHAPE, H100)
+
+
+def test_a_family_without_knobs_has_one_point(shipped: dict[str, SearchSpace]) -> None:
+    legal = legal_set(shipped["aiter"], SHAPE, GFX950)
+    assert (len(legal), legal.frame.shape, legal.raw_points) == (1, (1, 0), 1)
+    assert legal.index_of(legal.config(0)) == 0
+    points = Points({"aiter": legal}, seed=0)
+    assert points.nearest("aiter", {}) == points.first() == ("aiter", AiterConfig())
+    points.mark(*points.first())
+    assert points.untried == 0
 
 
 @pytest.mark.parametrize("family", ["fused", "staged_triton"])
@@ -207,6 +241,7 @@ def test_every_shipped_default_is_legal_somewhere(shipped: dict[str, SearchSpace
             default
             for shape in [*COMPETITION, *shapes]
             for device in (GFX950, H100)
+            if space in able(shipped, shape, device)
             for default in legal_set(space, shape, device).defaults
         }
         assert found == set(space.defaults)
@@ -220,5 +255,6 @@ def test_every_shipped_default_is_legal_somewhere(shipped: dict[str, SearchSpace
     st.sampled_from([GFX950, MI350P, H100, DeviceKey("gfx942", 304)]),
 )
 def test_shipped_spaces_have_legal_points_at_any_shape(M: int, N: int, K: int, device: DeviceKey) -> None:
-    for legal in legal_sets(load_spaces(CONFIGS / "spaces").values(), GemmShape(M, N, K), device).values():
+    shape = GemmShape(M, N, K)
+    for legal in legal_sets(able(load_spaces(CONFIGS / "spaces"), shape, device), shape, device).values():
         assert len(legal) > 0

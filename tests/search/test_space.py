@@ -9,6 +9,8 @@ import pytest
 from kernels.config import SplitKAtomicConfig, TileConfig
 from kernels.errors import InputError
 from kernels.families import FAMILIES
+from kernels.native_config import AiterConfig
+from kernels.source_hash import TRITON_SOURCES
 from search.space import SearchSpace, load_space, load_spaces
 
 GOOD = """\
@@ -169,8 +171,17 @@ def test_a_file_named_after_another_family_is_refused(tmp_path: Path) -> None:
         load_spaces(tmp_path)
 
 
-def test_every_triton_family_has_a_shipped_space() -> None:
-    assert load_spaces(SHIPPED).keys() >= {name for name in FAMILIES if name.startswith(("fused", "staged_triton"))}
+def test_every_family_has_a_shipped_space() -> None:
+    assert load_spaces(SHIPPED).keys() == FAMILIES.keys()
+
+
+def test_a_search_splits_the_k_of_code_objects_only_where_it_is_asked_to() -> None:
+    assert load_space(SHIPPED / "staged_ck.yaml").parameters["log2_k_split"] == (0,)
+
+
+def test_a_family_without_knobs_has_an_empty_space(tmp_path: Path) -> None:
+    space = load(tmp_path, "family: aiter\nparameters: {}\ndefaults: [{}]\n")
+    assert (space.parameters, space.defaults) == ({}, (AiterConfig(),))
 
 
 @pytest.mark.parametrize(
@@ -192,6 +203,7 @@ def test_every_triton_family_has_a_shipped_space() -> None:
     ],
 )
 def test_shipped_spaces_reach_the_values_of_public_winners(name: str, values: set[int | str]) -> None:
-    for space in load_spaces(SHIPPED).values():
+    triton = [name for name, family in FAMILIES.items() if family.sources == TRITON_SOURCES]
+    for space in load_spaces(SHIPPED, triton).values():
         if name in space.config_type().to_dict():
             assert values <= set(space.parameters[name])

@@ -30,6 +30,7 @@ ZERO_BLOCKS = 1 / 32  # of A: their scale is that of no value
 INF, LARGE = 0x7F80, 0x7BC0  # LARGE: 1.5 * 2**120
 SPECIALS = ((5, 0, 0x7F80), (9, 0, 0x7F81), (14, 1, 0xFF80), (19, 1, 0xFF81), (26, 2, 0x7F80), (29, 2, 0x7F81))
 POISON = 0xFF  # E8M0 NaN
+KEPT = 64  # references of a shape: tiles of the same size come again and again
 
 
 @dataclass
@@ -55,6 +56,7 @@ class GateInputs:
     _a_done: set[int] = field(default_factory=set)
     _b_done: set[int] = field(default_factory=set)
     _scales: dict[int, Array] = field(default_factory=dict)
+    _references: dict[tuple[range, range], torch.Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Reserve the arrays."""
@@ -105,9 +107,14 @@ class GateInputs:
         self.b_scale[block * ROWS : (block + 1) * ROWS] = shuffled
 
     def reference(self, rows: range, columns: range) -> torch.Tensor:
-        """C [rows, columns] in float64; the region must have been filled."""
-        a, b = self.values(rows, columns)
-        return a @ b.T
+        """C [rows, columns] in float64, not to be changed; the region must have been filled."""
+        known = self._references.get((rows, columns))
+        if known is None:
+            a, b = self.values(rows, columns)
+            known = self._references[rows, columns] = a @ b.T
+            if len(self._references) > KEPT:
+                del self._references[next(iter(self._references))]
+        return known
 
     def values(self, rows: range, columns: range) -> tuple[torch.Tensor, torch.Tensor]:
         """Float64 values of the quantised rows [R, K] of A and of the rows [C, K] of B behind ``columns`` of C."""

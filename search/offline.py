@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+import torch
+
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import CompileError, IllegalConfigError, KernelError, TimedOutError
 from kernels.families import FAMILIES
@@ -75,7 +77,8 @@ class OfflineEvaluator:
         self._numbers = itertools.count()
         self._closed = False
         function = partial(judge, device=device, cache=self._cache.folder)
-        self._pool: WorkerPool[OfflineTask, Evaluation] = WorkerPool(function, count)
+        alone = partial(torch.set_num_threads, 1)  # waiting threads of one worker would take the core of another
+        self._pool: WorkerPool[OfflineTask, Evaluation] = WorkerPool(function, count, alone)
 
     def submit(self, candidate: Candidate) -> Future[Evaluation]:
         """Start judging ``candidate``; a worker that dies or hangs is the candidate's outcome."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -169,6 +170,7 @@ def _work(pipe: Connection, function: Callable[[Any], Any], initialize: Callable
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     if initialize is not None:
         initialize()
+    gc.freeze()  # what is loaded by now stays: the collector need not look through Triton and torch again and again
     pipe.send((None, None))
     while True:
         try:

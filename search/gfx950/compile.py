@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from hashlib import sha256
@@ -12,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import triton
-from triton._C.libtriton import get_cache_invalidating_env_vars
+from triton._C.libtriton import get_cache_invalidating_env_vars, ir
 from triton.backends.amd.compiler import HIPOptions
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import ASTSource, make_backend
 
 from kernels.errors import CompileError
 from search.compiler_output import COMPILER_ERRORS, REASON_LENGTH, captured_stderr, diagnostic_line, written
@@ -128,22 +127,22 @@ def compile_kernel(
     # FP fusion is what Triton up to 3.9 does by default; 3.9 warns when it is left open.
     chosen = {"enable_fp_fusion": True, **options}
     start = time.perf_counter()
-    with captured_stderr(log) as stream, _private_cache():
+    with captured_stderr(log) as stream, _no_line_tables():
         try:
-            built = triton.compile(source, target=GPUTarget("hip", arch, WAVE_SIZE), options=chosen)
+            assembly, metadata = _lower(source, arch, chosen)
         except COMPILER_ERRORS as error:
             raise CompileError(_reason(error, written(stream))) from error
         unheeded = diagnostic_line(written(stream))
     if unheeded:  # LLVM reports inline assembly that it cannot place, drops it, and goes on
         raise CompileError(unheeded)
     return CompiledKernel(
-        name=built.metadata.name,
+        name=metadata["name"],
         arch=arch,
         triton_version=triton.__version__,
-        num_warps=built.metadata.num_warps,
-        lds_bytes=built.metadata.shared,
+        num_warps=metadata["num_warps"],
+        lds_bytes=metadata["shared"],
         compile_s=time.perf_counter() - start,
-        assembly=built.asm["amdgcn"],
+        assembly=assembly,
     )
 
 
@@ -184,14 +183,35 @@ def _source(
     return ASTSource(fn, types, dict(constexprs), attributes)
 
 
+def _lower(source: ASTSource, arch: str, options: Mapping[str, object]) -> tuple[str, dict[str, Any]]:
+    """Assembly of ``source`` and what the stages noted: ``name``, ``num_warps``, ``shared``.
+
+    These are the stages of ``triton.compile``, which spends a tenth more time on hashing its inputs, printing every
+    stage's module into its cache, and assembling and linking the code.
+    """
+    target = GPUTarget("hip", arch, WAVE_SIZE)
+    backend = make_backend(target)
+    parsed = backend.parse_options(dict(options))
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    functions, modules = backend.get_codegen_implementation(parsed), backend.get_module_map()
+    module: Any = source.make_ir(target, parsed, functions, modules, context)
+    stages: dict[str, Callable[[Any, dict[str, Any]], Any]] = {}
+    backend.add_stages(stages, parsed, source.language)
+    metadata: dict[str, Any] = {"target": target, **vars(parsed)}
+    for name, stage in stages.items():
+        module = stage(module, metadata)
+        if name == "amdgcn":
+            break
+    return module, metadata
+
+
 @contextmanager
-def _private_cache() -> Iterator[None]:
-    """Triton's disk cache in a folder that is removed afterwards, and no line tables in the assembly."""
-    knobs = triton.knobs
-    temporary = tempfile.TemporaryDirectory(prefix="gfx950-")
-    with temporary as folder, knobs.cache.scope(), knobs.compilation.scope():
-        knobs.cache.dir = folder
-        knobs.compilation.disable_line_info = True
+def _no_line_tables() -> Iterator[None]:
+    """No line tables in the assembly."""
+    with triton.knobs.compilation.scope():
+        triton.knobs.compilation.disable_line_info = True
         yield
 
 

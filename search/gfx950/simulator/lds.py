@@ -136,10 +136,10 @@ class LocalMemory:
         mine = np.isin(record.waves, waves)
         record.finished |= mine
         where = record.active & mine[:, None]
-        flat = (record.offsets[..., None] + np.arange(record.size))[where]
-        if len(flat) and self.shadow[flat[0, 0]] == IN_FLIGHT:
+        offsets = record.offsets[where]
+        if len(offsets) and self.shadow[offsets[0]] == IN_FLIGHT:
             code = np.broadcast_to(self._code[record.waves][:, None], where.shape)[where]
-            self.shadow[flat] = code[:, None]
+            self.shadow[offsets[:, None] + np.arange(record.size)] = code[:, None]
 
     def barrier(self, workgroups: Array) -> None:
         """All waves of ``workgroups`` (bool [workgroups]) met: finished writes become visible to all of them.

@@ -112,7 +112,7 @@ def test_the_log_keeps_what_the_compiler_wrote_when_the_process_dies(tmp_path: P
         "from search.gfx950 import compile\n"
         "def die(*args, **kwargs):\n"
         "    os.write(2, b'LLVM ERROR: out of patience\\n'); os.abort()\n"
-        "compile.triton.compile = die\n"
+        "compile.make_backend = die\n"
         "from test_compile import copy\n"
         f"log = pathlib.Path({str(log)!r})\n"
         f"compile.compile_kernel(copy, {COPY_TYPES!r}, {{'BLOCK': 64}}, {{}}, log=log)\n"

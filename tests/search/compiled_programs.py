@@ -7,9 +7,13 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+from kernels.device import GFX950
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from kernels.program import Program
+from search.available import absence
 from search.compiled import CompiledCall, compile_call, load_calls
 from search.gate import GateReport, check_program
 from search.gfx950.artifacts import ArtifactCache
@@ -28,6 +32,18 @@ def compiled(program: Program) -> list[CompiledCall]:
     logs = session_folder() / "logs"
     logs.mkdir(exist_ok=True)
     return [compile_call(program, call, ArtifactCache(session_folder()), logs) for call in program.calls]
+
+
+def simulated_families() -> list[str]:
+    """Families whose code the simulator can execute, if what they need is here."""
+    return sorted(name for name in FAMILIES if name != "aiter")
+
+
+def skip_unless_here(family: str) -> None:
+    """Skip the test, saying why, where this machine cannot compile or read the family's kernels."""
+    reason = absence(family, GFX950, offline=True)
+    if reason is not None:
+        pytest.skip(f"{family}: {reason}")
 
 
 def check(program: Program, shape: GemmShape) -> GateReport:

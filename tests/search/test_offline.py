@@ -9,12 +9,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from compiled_programs import compiled, default_program, session_folder
+from compiled_programs import compiled, default_program, session_folder, skip_unless_here
 
 import search.offline as offline
+from kernels.code_objects import PATH_VARIABLE
 from kernels.device import GFX950
 from kernels.errors import CompileError, ResourceLimitError, TimedOutError
 from kernels.families import FAMILIES
+from kernels.hip_compiler import COMPILER_VARIABLE
 from kernels.problem import GemmShape
 from search.columns import COLUMNS, EXECUTED
 from search.compiled import check_resources, compile_call
@@ -42,6 +44,47 @@ def test_a_good_candidate_is_compiled_executed_and_predicted(tmp_path: Path) -> 
     assert set(EXECUTED) <= set(done.facts)
     assert (done.facts["checked_on"], done.facts["kernels"], done.facts["deterministic"]) == ("simulator", 2, True)
     assert not list((tmp_path).glob("logs/*"))
+
+
+@pytest.mark.parametrize(
+    ("family", "knobs", "deterministic"),
+    [
+        ("staged_hip", {}, True),
+        ("staged_hip", {"split_k": 2}, True),
+        ("staged_ck", {}, True),
+        ("staged_ck", {"quantize_kernel": "hip"}, True),
+        ("staged_ck", {"BLOCK_M": 256, "BLOCK_N": 256, "log2_k_split": 1}, False),
+    ],
+)
+def test_native_families_reach_the_predicted_rung(
+    tmp_path: Path, family: str, knobs: dict[str, int | str], deterministic: bool
+) -> None:
+    skip_unless_here(family)
+    if knobs.get("quantize_kernel") == "hip":
+        skip_unless_here("staged_hip")
+    done = judged(tmp_path, family, GemmShape(40, 256, 1024), **knobs)
+    assert (done.outcome, done.evidence, done.reason) == ("ok", "predicted", "")
+    assert set(done.facts) <= set(COLUMNS)
+    assert set(EXECUTED) <= set(done.facts)
+    assert done.facts["deterministic"] is deterministic
+    assert int(str(done.facts["mfma"])) > 0 and int(str(done.facts["vgprs"])) > 0
+
+
+@pytest.mark.parametrize(
+    ("family", "variable", "reason"),
+    [
+        ("staged_hip", COMPILER_VARIABLE, "name a hipcc, or a clang"),
+        ("staged_ck", PATH_VARIABLE, "set MXFP4_AITER to an AITER install"),
+        ("aiter", PATH_VARIABLE, "runs inside of its library, on a GPU only"),
+    ],
+)
+def test_a_candidate_whose_family_is_absent_is_illegal_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, variable: str, reason: str
+) -> None:
+    monkeypatch.setenv(variable, str(tmp_path))
+    done = judged(tmp_path, family, GemmShape(40, 256, 1024))
+    assert done.outcome == "illegal"
+    assert reason in done.reason
 
 
 def test_executed_instructions_are_those_of_the_loop_not_of_its_text(tmp_path: Path) -> None:

@@ -15,11 +15,14 @@ from typer.testing import CliRunner
 
 import search.offline
 import search.verify as verify
+from kernels.code_objects import PATH_VARIABLE
 from kernels.config import TileConfig
 from kernels.defaults import default_choice
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.errors import InputError, WrongResultError
 from kernels.families import FAMILIES
+from kernels.hip_compiler import COMPILER_VARIABLE
+from kernels.native_config import StagedHipConfig
 from kernels.problem import GemmShape
 from kernels.table_file import write_table
 from kernels.tables import Made, TableRow, TunedTable
@@ -93,6 +96,30 @@ def test_the_interpreter_runs_tiles_of_large_shapes_too(tmp_path: Path, capsys: 
     )  # fmt: skip
     assert verify.verify_table(path, "interpreter") == 0
     assert capsys.readouterr().out.count("ok     ") == 2
+
+
+def test_rows_whose_kernels_cannot_run_that_way_are_skipped_and_not_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = table(tmp_path, row(17, 64, 448), row(40, 64, 512, "staged_ck"), row(64, 64, 512, "staged_hip"))
+    assert verify.verify_table(path, "interpreter") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["ok", "skip", "skip", "3"]
+    assert "machine code, which the interpreter does not run; verify --on simulator" in lines[1]
+    assert lines[-1].endswith("on the interpreter: 1 ok, 0 wrong, 2 skipped")
+    monkeypatch.setenv(PATH_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(COMPILER_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(search.offline, "default_cache", session_folder)
+    assert verify.verify_table(path, "simulator") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["ok", "skip", "skip", "3"]
+    assert "set MXFP4_AITER" in lines[1] and "name a hipcc" in lines[2]
+
+
+def test_a_native_row_is_no_crash_of_the_interpreter() -> None:
+    shape = GemmShape(17, 64, 512)
+    found = list(judged_by_interpreter(GFX950, [Candidate(shape, "staged_hip", StagedHipConfig())]))
+    assert [(done.outcome, "no Triton kernel" in done.reason) for done in found] == [("illegal", True)]
 
 
 def test_an_interpreter_that_breaks_down_costs_one_row() -> None:

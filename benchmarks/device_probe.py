@@ -22,6 +22,7 @@ from kernels.config import TileConfig
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
+from kernels.source_hash import TRITON_SOURCES
 from search.device_worker import MeasureTask, measure, this_gpu
 from search.evaluate import Candidate
 from search.shapes import load_shapes
@@ -38,6 +39,8 @@ def candidates(shape: GemmShape, device: DeviceKey) -> list[Candidate]:
     quantizer = "hardware" if device.has_scaled_fp4 else "software"
     found = []
     for name, family in FAMILIES.items():
+        if family.sources != TRITON_SOURCES:
+            continue
         for a_operand in ("e2m1", "bf16"):
             config: TileConfig = family.config({"BLOCK_K": 128, "quantizer": quantizer, "a_operand": a_operand})
             if config.check(shape, device) is None:

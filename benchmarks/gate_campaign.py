@@ -25,11 +25,13 @@ from typing import Any
 
 import numpy as np
 
+from kernels.config import TileConfig
 from kernels.device import GFX950
-from kernels.errors import KernelError
+from kernels.errors import InputError, KernelError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from kernels.user_cache import default_cache
+from search.available import available_spaces
 from search.compiled import compile_call, load_calls
 from search.evaluate import OUTCOMES, Candidate, Evaluation
 from search.gate import check_program
@@ -37,7 +39,7 @@ from search.gfx950.artifacts import ArtifactCache
 from search.legal_set import legal_set
 from search.offline import OfflineEvaluator
 from search.shapes import load_shapes
-from search.space import load_space
+from search.space import load_spaces
 from search.text_table import TextTable
 from search.user_errors import one_line_errors
 
@@ -49,16 +51,21 @@ Row = dict[str, Any]
 
 def drawn(count: int, seed: int, shapes: Sequence[GemmShape]) -> Iterator[Candidate]:
     """About ``count`` different legal configurations, as many of each family at each shape."""
-    each = -(-count // (len(FAMILIES) * len(shapes)))
+    spaces, _ = available_spaces(load_spaces(CONFIGS / "spaces"), None, GFX950, offline=True)
+    each = -(-count // (len(spaces) * len(shapes)))
     for number, shape in enumerate(shapes):
-        for place, family in enumerate(FAMILIES):
-            legal = legal_set(load_space(CONFIGS / "spaces" / f"{family}.yaml"), shape, GFX950)
+        for place, (family, space) in enumerate(spaces.items()):
+            try:
+                legal = legal_set(space, shape, GFX950)
+            except InputError:  # a family that cannot compute the shape
+                continue
             rng = np.random.default_rng((seed, number, place))
             for index in rng.choice(len(legal), min(each, len(legal)), replace=False):
                 config = legal.config(int(index))
-                software = replace(config, quantizer="software")
-                takes_it = rng.integers(SOFTWARE_SHARE) == 0 and software.check(shape, GFX950) is None
-                yield Candidate(shape, family, software if takes_it else config)
+                if rng.integers(SOFTWARE_SHARE) == 0 and isinstance(config, TileConfig):
+                    software = replace(config, quantizer="software")
+                    config = software if software.check(shape, GFX950) is None else config
+                yield Candidate(shape, family, config)
 
 
 def key_of(candidate: Candidate) -> str:

@@ -230,7 +230,7 @@ def report(results: list[Result]) -> None:
     lines = [_line(kind, [r for r in results if r.mutation.kind == kind], reasons) for kind in KINDS]
     lines.append(_line("all", results, reasons))
     print(TextTable(header, tuple(lines), frozenset(header[1:])).plain())
-    for family in FAMILIES:
+    for family in KNOBS:
         print(" ".join(_line(family, [r for r in results if r.subject.family == family], ())))
     print("caught by:", dict(Counter(_finding(result.why) for result in results if result.caught).most_common()))
     for result in results:
@@ -259,7 +259,7 @@ def main() -> None:
     arguments = parser.parse_args()
     start = time.monotonic()
     results: list[Result] = []
-    for number, family in enumerate(FAMILIES):
+    for number, family in enumerate(KNOBS):
         one, random = subject(family), Random(1000 * arguments.seed + number)
         for place, mutation in drawn(one, arguments.each, random):
             result = judged(one, place, mutation)

@@ -4,11 +4,14 @@ Usage: python benchmarks/offline_throughput.py [--candidates 60] [--seed 0] [--j
 
 Random points of all families at three competition shapes, as the random sampler of a sweep draws them, each compiled
 from nothing into an empty cache. The first candidate of each worker, which pays for starting it, is judged before the
-clock starts.
+clock starts. The processor seconds of the workers (Linux: from /proc) tell what a machine of one's own would do where
+others use the cores too.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -25,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from kernels.device import GFX950
 from kernels.errors import InputError
 from kernels.problem import GemmShape
+from search.available import available_spaces
 from search.evaluate import Candidate, Evaluation
 from search.legal_set import legal_sets
 from search.offline import OfflineEvaluator
@@ -38,7 +42,7 @@ SHAPES = (GemmShape(4, 2880, 512), GemmShape(16, 2112, 7168), GemmShape(256, 307
 def draw(count: int, seed: int) -> list[Candidate]:
     """Random legal candidates: shapes and families in turn, points by chance."""
     random = np.random.default_rng(seed)
-    spaces = load_spaces(SPACES)
+    spaces, _ = available_spaces(load_spaces(SPACES), None, GFX950, offline=True)
     points = {
         shape: sweep_points(legal_sets(spaces.values(), shape, GFX950), GFX950, int(random.integers(1 << 30)))
         for shape in SHAPES
@@ -53,17 +57,24 @@ def draw(count: int, seed: int) -> list[Candidate]:
     return found
 
 
-def run(candidates: list[Candidate], jobs: int) -> tuple[float, list[Evaluation]]:
-    """Seconds that ``jobs`` workers take, and the verdicts."""
+def processor_s() -> float:
+    """Seconds of processor time, user and system, that the running workers have had; fields 14 and 15 of proc(5)."""
+    stats = [Path(f"/proc/{child.pid}/stat").read_text() for child in multiprocessing.active_children()]
+    ticks = sum(sum(map(int, stat.rpartition(")")[2].split()[11:13])) for stat in stats)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def run(candidates: list[Candidate], jobs: int) -> tuple[float, float, list[Evaluation]]:
+    """Seconds that ``jobs`` workers take, their processor seconds, and the verdicts."""
     with tempfile.TemporaryDirectory() as cache:
         evaluator = OfflineEvaluator(jobs=jobs, cache=Path(cache))
         wait([evaluator.submit(candidate) for candidate in draw(jobs, seed=12345)])
-        start = time.perf_counter()
+        start, start_processor = time.perf_counter(), processor_s()
         futures = [evaluator.submit(candidate) for candidate in candidates]
         wait(futures)
-        seconds = time.perf_counter() - start
+        seconds, used = time.perf_counter() - start, processor_s() - start_processor
         evaluator.close()
-    return seconds, [future.result() for future in futures]
+    return seconds, used, [future.result() for future in futures]
 
 
 def main(
@@ -79,13 +90,14 @@ def main(
         check_jobs(count)
     drawn = draw(candidates, seed)
     for count in counts:
-        seconds, verdicts = run(drawn, count)
+        seconds, used, verdicts = run(drawn, count)
         facts = [verdict.facts for verdict in verdicts]
         compile_s, check_s = (sum(float(f.get(name) or 0) for f in facts) for name in ("compile_s", "check_s"))
         busy_s = seconds * count
         outcomes = Counter(verdict.outcome for verdict in verdicts)
         print(
-            f"{count} worker{'s' * (count > 1)}: {candidates / seconds:.2f} candidates/s; of the workers' time "
+            f"{count} worker{'s' * (count > 1)}: {candidates / seconds:.2f} candidates/s, "
+            f"{used / candidates:.2f} processor seconds each; of the workers' time "
             f"{compile_s / busy_s:.0%} compiled, {check_s / busy_s:.0%} simulated, "
             f"{1 - (compile_s + check_s) / busy_s:.0%} the rest; {dict(outcomes)}"
         )

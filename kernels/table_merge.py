@@ -113,11 +113,11 @@ def _better_evidenced(incumbent: TableRow, challenger: TableRow) -> Change:
 
 def _comparable(a: TableRow, b: TableRow) -> bool:
     """Whether two times of equal evidence are of the same kernels, by the same protocol or model."""
-    return (a.made.source_hash, a.made.protocol) == (b.made.source_hash, b.made.protocol)
+    return (a.made.kernels, a.made.protocol) == (b.made.kernels, b.made.protocol)
 
 
 def _later(incumbent: TableRow, challenger: TableRow) -> Change:
-    differ = "kernels" if incumbent.made.source_hash != challenger.made.source_hash else "protocol"
+    differ = "kernels" if incumbent.made.kernels != challenger.made.kernels else "protocol"
     if challenger.made.date >= incumbent.made.date:
         return Change("replaced", challenger, f"the {differ} changed since {incumbent.made.date}", incumbent)
     return Change("kept", incumbent, f"the new row is of {challenger.made.date}, before the {differ} changed")

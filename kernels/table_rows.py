@@ -12,6 +12,7 @@ from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
+from kernels.source_hash import settled
 from kernels.spelling import instead_of
 
 SCHEMA = 1  # of the table file; a change of meaning raises it
@@ -44,6 +45,11 @@ class Made:
     source_hash: str
     protocol: str
     study: str
+
+    @property
+    def kernels(self) -> str:
+        """Tells the kernels of two rows apart: their ``source_hash``, as it would be today."""
+        return settled(self.source_hash)
 
 
 @dataclass(frozen=True)
@@ -173,4 +179,4 @@ class TunedTable:
 
 def is_stale(row: TableRow) -> bool:
     """Whether the kernels changed since the row was made: it still serves, its time no longer counts."""
-    return row.made.source_hash != FAMILIES[row.family].source_hash
+    return row.made.kernels != FAMILIES[row.family].source_hash

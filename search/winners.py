@@ -15,6 +15,7 @@ from kernels.config import KernelConfig, violations
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
+from kernels.source_hash import REARRANGED
 from kernels.tables import TunedTable
 from search.columns import CONFIG
 from search.evaluate import Evidence
@@ -110,7 +111,7 @@ def _eligible(frame: pd.DataFrame, deterministic_only: bool) -> pd.DataFrame:
     rows["safe"] = always & rows["deterministic"].fillna(True)
     rows["how"] = rows["protocol"].where(measured, rows["model"]).fillna("")
     hashes = rows["family"].map({name: family.source_hash for name, family in FAMILIES.items()})
-    rows["present"] = (rows["source_hash"] == hashes).fillna(False)
+    rows["present"] = (rows["source_hash"].replace(dict(REARRANGED)) == hashes).fillna(False)
     rows = rows[rows["cost_us"].notna() & rows["evidence"].notna() & (rows["safe"] | (not deterministic_only))]
     rows = rows.sort_values(["started", "trial"], na_position="first", kind="stable")
     return rows.drop_duplicates([*KEY, "family", *CONFIG, "evidence", "how", "present"], keep="last")

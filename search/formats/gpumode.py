@@ -20,6 +20,7 @@ from kernels.families import FAMILIES
 from kernels.launch import TORCH_DTYPES
 from kernels.problem import GemmShape
 from kernels.program import KernelCall, Program
+from kernels.source_hash import TRITON_SOURCES
 from kernels.table_sources import table_path
 from kernels.tables import TunedTable, load_table
 
@@ -80,6 +81,9 @@ def render_submission(table: TunedTable) -> str:
         first = chosen[missing[0]].lookup.explanation
         why = first if len(missing) == 1 else f"sweep {' '.join(map(str, missing))} and export"
         raise InputError(f"no row for {', '.join(map(str, missing))}: {why}")
+    for shape, choice in chosen.items():
+        if FAMILIES[choice.family].sources != TRITON_SOURCES:
+            raise InputError(_foreign(f"{choice.family} of {shape}"))
     programs = {shape: FAMILIES[choice.family].program(shape, choice.config) for shape, choice in chosen.items()}
     sources = _Sources()
     for shape, program in programs.items():
@@ -112,6 +116,10 @@ def write_submission(table: Path | None = None, output: Path | None = None) -> P
     return path
 
 
+def _foreign(where: str) -> str:
+    return f"{where}: its kernels are not written in Triton; export a table without such rows"
+
+
 class _Sources:
     """Sources of kernels and of everything they call, each once, callees first."""
 
@@ -126,7 +134,7 @@ class _Sources:
             InputError: It is not written in Triton.
         """
         if not isinstance(kernel, KernelInterface):
-            raise InputError(f"{where}: its kernels are not written in Triton; export a table without such rows")
+            raise InputError(_foreign(where))
         function = kernel.fn
         if function.__name__ in self._functions:
             return

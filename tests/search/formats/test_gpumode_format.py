@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from kernels.config import SplitKAtomicConfig, SplitKWorkspaceConfig, StagedConf
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
 from kernels.families import FAMILIES
+from kernels.native_config import StagedHipConfig
 from kernels.problem import GemmShape
 from kernels.tables import Made, TableRow, TunedTable
 from search.formats.gpumode import BENCHMARK_SHAPES, TEST_SHAPES, render_submission
@@ -118,6 +120,14 @@ def test_all_ranked_shapes_without_a_row_are_named_at_once() -> None:
     assert str(caught.value) == (
         "no row for 64x7168x2048, 256x3072x1536: sweep 64x7168x2048 256x3072x1536 and export"
     )
+
+
+def test_a_row_of_a_family_that_is_not_triton_is_refused() -> None:
+    first = table().rows[0]
+    native = replace(first, family="staged_hip", config=StagedHipConfig(), deterministic=True)
+    rows = (native, *table().rows[1:])
+    with pytest.raises(InputError, match=rf"staged_hip of {first.shape}: its kernels are not written in Triton"):
+        render_submission(TunedTable(GFX950, rows))
 
 
 def test_a_table_of_another_architecture_is_refused() -> None:

@@ -1,0 +1,118 @@
+"""Which family is predicted to win at which M: the best few configurations of each, compiled, executed and predicted.
+
+Usage: python benchmarks/predict_families.py [--n 7168] [--k 2048] [--m 1,2,4,...] [--each 3] [--families A,B]
+
+For each M and family the legal points are ranked by the estimate from their knobs alone, points that will probably
+spill left out; the first --each with different estimates are compiled for gfx950, executed on the simulator and
+predicted, as in a sweep. Families that this machine cannot judge are left out with a line. A row of the table is an M;
+times are microseconds by the timing model, * marks the best, "-" means that no candidate was legal and right.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from kernels.config import KernelConfig
+from kernels.device import GFX950
+from kernels.errors import InputError
+from kernels.problem import GemmShape
+from search.available import available_spaces
+from search.doubtful import doubtful
+from search.evaluate import Candidate, Evaluation
+from search.favourites import estimate_us
+from search.gfx950.machine import Machine
+from search.legal_set import legal_set
+from search.offline import OfflineEvaluator
+from search.report import compact
+from search.space import SearchSpace, load_spaces
+from search.sweep import SPACES
+from search.text_table import TextTable, output_console, print_table
+from search.user_errors import one_line_errors
+
+MACHINE = Machine(cu_count=GFX950.cu_count)
+ROWS = tuple(2**power for power in range(13))
+Judged = tuple[KernelConfig, Future[Evaluation]]
+
+
+def shortlist(space: SearchSpace, shape: GemmShape, count: int) -> list[KernelConfig]:
+    """The points with the smallest estimates, one of each; none where the family has no legal point."""
+    try:
+        legal = legal_set(space, shape, GFX950)
+    except InputError:
+        return []
+    times = np.where(doubtful(space.family, legal.frame, MACHINE), np.inf, 0.0)
+    times = times + estimate_us(space.family, legal.frame, shape, MACHINE).round(3)
+    best, first = np.unique(times, return_index=True)
+    chosen = first[np.isfinite(best)][:count]
+    return [legal.config(int(index)) for index in chosen]
+
+
+def best_of(judged: list[Judged]) -> tuple[float, KernelConfig] | None:
+    """Smallest predicted time in microseconds and its configuration, of those that are right."""
+    right = [(done.result().objective_us, config) for config, done in judged if done.result().outcome == "ok"]
+    return min(((us, config) for us, config in right if us is not None), key=lambda one: one[0], default=None)
+
+
+def row_of(shape: GemmShape, best: Mapping[str, tuple[float, KernelConfig] | None]) -> tuple[str, ...]:
+    """M, the time of each family, the winner's configuration."""
+    times = {family: found[0] for family, found in best.items() if found is not None}
+    winner = min(times, key=lambda family: times[family], default=None)
+    cells = ["-" if family not in times else f"{times[family]:.2f}{'*' * (family == winner)}" for family in best]
+    found = best[winner] if winner is not None else None
+    return (str(shape.M), *cells, winner or "-", "" if found is None else compact(found[1]))
+
+
+def rows(
+    spaces: Mapping[str, SearchSpace], shapes: list[GemmShape], each: int, evaluator: OfflineEvaluator
+) -> Iterator[tuple[str, ...]]:
+    """A row a shape, in order."""
+    submitted: list[tuple[GemmShape, dict[str, list[Judged]]]] = []
+    for shape in shapes:
+        chosen = {family: shortlist(space, shape, each) for family, space in spaces.items()}
+        futures = {
+            family: [(config, evaluator.submit(Candidate(shape, family, config))) for config in configs]
+            for family, configs in chosen.items()
+        }
+        submitted.append((shape, futures))
+    for shape, futures in submitted:
+        yield row_of(shape, {family: best_of(judged) for family, judged in futures.items()})
+
+
+def main(
+    n: Annotated[int, typer.Option(help="Columns of C.")] = 7168,
+    k: Annotated[int, typer.Option(help="Depth.")] = 2048,
+    m: Annotated[str, typer.Option(help="Rows of C, with commas between.")] = ",".join(map(str, ROWS)),
+    each: Annotated[int, typer.Option(min=1, help="Candidates of a family at an M.")] = 3,
+    families: Annotated[str | None, typer.Option(help="Families, with commas between; default: all.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one a core.")] = None,
+) -> None:
+    """Print the table."""
+    asked = None if families is None else tuple(families.split(","))
+    spaces, left_out = available_spaces(load_spaces(SPACES, asked), asked, GFX950, offline=True)
+    console = output_console()
+    for line in left_out:
+        console.print(line, soft_wrap=True)
+    start_s = time.perf_counter()
+    evaluator = OfflineEvaluator(GFX950, jobs=jobs)
+    try:
+        shapes = [GemmShape(int(rows), n, k) for rows in m.split(",")]
+        found = tuple(rows(spaces, shapes, each, evaluator))
+    finally:
+        evaluator.close()
+    print_table(TextTable(("M", *spaces, "best", "its configuration"), found, right=frozenset(("M", *spaces))), console)
+    console.print(f"N = {n}, K = {k}, {each} candidates of a family, {time.perf_counter() - start_s:.0f} s")
+
+
+if __name__ == "__main__":
+    with one_line_errors():
+        typer.run(main)

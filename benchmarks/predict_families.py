@@ -3,7 +3,7 @@
 Usage: python benchmarks/predict_families.py [--n 7168] [--k 2048] [--m 1,2,4,...] [--each 3] [--families A,B]
 
 For each M and family the legal points are ranked by the estimate from their knobs alone, points that will probably
-spill left out; the first --each with different estimates are compiled for gfx950, executed on the simulator and
+spill left out; the first --each with different GEMMs are compiled for gfx950, executed on the simulator and
 predicted, as in a sweep. Families that this machine cannot judge are left out with a line. A row of the table is an M;
 times are microseconds by the timing model, * marks the best, "-" means that no candidate was legal and right.
 """
@@ -41,20 +41,34 @@ from search.user_errors import one_line_errors
 
 MACHINE = Machine(cu_count=GFX950.cu_count)
 ROWS = tuple(2**power for power in range(13))
+GEMM_KNOBS = (
+    "BLOCK_M", "BLOCK_N", "BLOCK_K", "split_k", "num_warps", "num_stages", "matrix_instr_nonkdim", "waves_m", "waves_n",
+)  # fmt: skip
 Judged = tuple[KernelConfig, Future[Evaluation]]
 
 
 def shortlist(space: SearchSpace, shape: GemmShape, count: int) -> list[KernelConfig]:
-    """The points with the smallest estimates, one of each; none where the family has no legal point."""
+    """The points with the smallest estimates, one of each GEMM; none where the family has no legal point."""
     try:
         legal = legal_set(space, shape, GFX950)
     except InputError:
         return []
     times = np.where(doubtful(space.family, legal.frame, MACHINE), np.inf, 0.0)
     times = times + estimate_us(space.family, legal.frame, shape, MACHINE).round(3)
-    best, first = np.unique(times, return_index=True)
-    chosen = first[np.isfinite(best)][:count]
-    return [legal.config(int(index)) for index in chosen]
+    order = np.argsort(times, kind="stable")
+    found: dict[tuple[object, ...], KernelConfig] = {}
+    for index in order[np.isfinite(times[order])]:
+        config = legal.config(int(index))
+        found.setdefault(_work_of_gemm(config), config)
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+def _work_of_gemm(config: KernelConfig) -> tuple[object, ...]:
+    """Values of the knobs that the estimate of the GEMM reads."""
+    knobs = config.to_dict()
+    return tuple(knobs.get(name) for name in GEMM_KNOBS)
 
 
 def best_of(judged: list[Judged]) -> tuple[float, KernelConfig] | None:

@@ -105,6 +105,8 @@ def _file_of(row: TableRow, dispatcher: Dispatcher) -> Path | None:
 def _evidence(row: TableRow) -> str:
     spread = "" if row.spread_us is None else f", spread {row.spread_us:g} us"
     repeats = "the same bits every run" if row.deterministic else "the last bit may differ between runs"
+    if not row.config.repeatable:
+        repeats = "sums of bf16 values: less exact than other rows, and the bits may differ between runs"
     return f"{row.evidence} {row.cost_us:g} us{spread} by {row.made.protocol}; {repeats}"
 
 

@@ -148,3 +148,24 @@ def test_a_table_of_another_architecture_is_no_warning_unless_the_user_named_it(
     write_table(mine, TunedTable(DeviceKey("sm_90", 132)))
     monkeypatch.setenv("MXFP4_TABLES", str(mine))
     assert check("table mine.yaml").status == "warning"
+
+
+def test_code_objects_are_named_by_their_folder_or_with_the_cure(
+    code_objects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = f"34 kernels for shuffled weights in {code_objects}"
+    assert check("aiter kernels") == Check("aiter kernels", "ok", found)
+    monkeypatch.setenv("MXFP4_AITER", str(tmp_path / "nothing"))
+    missing = check("aiter kernels")
+    assert missing.status == "missing"
+    assert missing.detail.startswith("staged_ck is left out: no ")
+    assert missing.cure == "set MXFP4_AITER to an AITER install or an unpacked amd-aiter wheel"
+
+
+def test_a_missing_hip_compiler_names_the_family_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("MXFP4_HIP_COMPILER", raising=False)
+    monkeypatch.setattr("kernels.toolchain.ROCM_DEFAULT", Path("/nonexistent"))
+    missing = check("hip compiler")
+    assert missing.status == "missing"
+    assert missing.detail.startswith("staged_hip is left out: ")

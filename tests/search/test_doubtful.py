@@ -6,6 +6,7 @@ import pandas as pd
 from test_samplers import points
 
 from kernels.config import TileConfig
+from kernels.native_config import StagedCkConfig, StagedHipConfig
 from search.doubtful import doubtful
 from search.gfx950.machine import MI355X
 from search.points import Points
@@ -42,3 +43,15 @@ def test_doubtful_points_come_after_all_others_and_are_not_lost() -> None:
     assert len(seen) == plain.total
     assert 8 not in seen[:promising]
     assert set(seen[promising:]) == {8}
+
+
+def test_a_hip_tile_whose_accumulators_fill_the_registers_is_doubtful() -> None:
+    # 256 x 256 over 4 waves: 256 accumulators a lane, and as much again for two steps of B in flight.
+    tiles = [{"BLOCK_M": 256, "BLOCK_N": 256}, {"BLOCK_M": 128, "BLOCK_N": 256}, {}]
+    frame = pd.DataFrame([StagedHipConfig(**tile).to_dict() for tile in tiles])
+    assert doubtful("staged_hip", frame, MI355X).tolist() == [True, False, False]
+
+
+def test_what_is_built_already_is_never_doubtful() -> None:
+    assert doubtful("staged_ck", pd.DataFrame([StagedCkConfig().to_dict()] * 2), MI355X).tolist() == [False, False]
+    assert doubtful("aiter", pd.DataFrame(index=range(1)), MI355X).tolist() == [False]

@@ -11,8 +11,9 @@ from result_rows import predicted, results
 from kernels import dispatch, table_sources
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
+from kernels.native_config import StagedCkConfig
 from kernels.problem import GemmShape
-from kernels.tables import TunedTable, write_table
+from kernels.tables import TableRow, TunedTable, load_table, write_table
 from search.explain import explain
 from search.export import table_rows
 
@@ -85,3 +86,11 @@ def test_json_has_the_same_facts(table: Path) -> None:
 def test_missing_table_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.yaml: no such file"):
         explain(SHAPE, tmp_path / "none.yaml")
+
+
+def test_a_row_that_adds_bf16_values_says_what_that_costs(table: Path) -> None:
+    config = StagedCkConfig(BLOCK_M=128, BLOCK_N=512, log2_k_split=2)
+    made = load_table(table).rows[0].made
+    row = TableRow(64, 7168, 2048, "staged_ck", config, "predicted", False, made, predicted_us=9.0)
+    write_table(table, TunedTable(GFX950, (row,)))
+    assert "sums of bf16 values: less exact than other rows" in "\n".join(explain(row.shape).lines())

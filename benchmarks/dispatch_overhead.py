@@ -200,11 +200,12 @@ def _error(actual: torch.Tensor, expected: torch.Tensor) -> float:
 def model(repeats: int) -> list[Row]:
     """The model eager, compiled and captured, with bf16 layers beside it for scale."""
     packed, dense = Mlp(MXFP4Linear.from_linear), Mlp(lambda layer: layer)
-    compiled = torch.compile(packed, fullgraph=True, dynamic=False)
-    reduced = torch.compile(packed, fullgraph=True, dynamic=False, mode="reduce-overhead")
-    casts = torch.compile(packed, fullgraph=True, dynamic=False, options={"emulate_precision_casts": True})
     rows: list[Row] = []
     for M in MODEL_ROWS:
+        torch._dynamo.reset()  # type: ignore[no-untyped-call]  # it keeps at most 8 compilations of one function
+        compiled = torch.compile(packed, fullgraph=True, dynamic=False)
+        reduced = torch.compile(packed, fullgraph=True, dynamic=False, mode="reduce-overhead")
+        casts = torch.compile(packed, fullgraph=True, dynamic=False, options={"emulate_precision_casts": True})
         x = torch.randn(M, HIDDEN, device="cuda").to(torch.bfloat16)
         expected = _expected(packed, x)
         replay, captured = _graphed(packed, x)

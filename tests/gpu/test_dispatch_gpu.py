@@ -136,8 +136,8 @@ def test_a_thousand_calls_from_four_threads_are_right_and_memory_stays_bounded(
     layers = [LAYERS[i % len(LAYERS)] for i in range(WEIGHTS)]
     slots = [Slot(N, K, PackedWeight.from_dense(randn(N, K))) for N, K in layers]
     traffic = Traffic(chosen, slots, [torch.cuda.Stream() for _ in range(THREADS)])
-    for slot in traffic.slots:  # compiling first, so that the calls below interleave
-        chosen.prepare(slot.weight, ROWS)
+    for i in range(WEIGHTS):  # compiling first, so that the calls below interleave
+        chosen.prepare(slots[i].weight, ROWS)
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()

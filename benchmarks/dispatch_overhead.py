@@ -202,7 +202,7 @@ def model(repeats: int) -> list[Row]:
     packed, dense = Mlp(MXFP4Linear.from_linear), Mlp(lambda layer: layer)
     rows: list[Row] = []
     for M in MODEL_ROWS:
-        torch._dynamo.reset()  # type: ignore[no-untyped-call]  # it keeps at most 8 compilations of one function
+        torch._dynamo.reset()  # it keeps at most 8 compilations of one function
         compiled = torch.compile(packed, fullgraph=True, dynamic=False)
         reduced = torch.compile(packed, fullgraph=True, dynamic=False, mode="reduce-overhead")
         casts = torch.compile(packed, fullgraph=True, dynamic=False, options={"emulate_precision_casts": True})

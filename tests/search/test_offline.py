@@ -12,7 +12,7 @@ import pytest
 from compiled_programs import compiled, default_program, session_folder, skip_unless_here
 
 import search.offline as offline
-from kernels.code_objects import PATH_VARIABLE
+from kernels.code_objects import PATH_VARIABLE, find_catalogue
 from kernels.device import GFX950
 from kernels.errors import CompileError, ResourceLimitError, TimedOutError
 from kernels.families import FAMILIES
@@ -68,6 +68,17 @@ def test_native_families_reach_the_predicted_rung(
     assert set(EXECUTED) <= set(done.facts)
     assert done.facts["deterministic"] is deterministic
     assert int(str(done.facts["mfma"])) > 0 and int(str(done.facts["vgprs"])) > 0
+
+
+@pytest.mark.slow
+def test_every_code_object_is_right_through_the_products_own_launches(tmp_path: Path) -> None:
+    skip_unless_here("staged_ck")
+    for one in find_catalogue().preshuffled:
+        for log2_k_split in (0, 1) if one.splits_k else (0,):
+            N = 2 * one.tile_n - (64 if one.guards_columns else 0)
+            knobs = {"BLOCK_M": one.tile_m, "BLOCK_N": one.tile_n, "log2_k_split": log2_k_split}
+            done = judged(tmp_path, "staged_ck", GemmShape(one.tile_m + one.tile_m // 2 + 1, N, 1024), **knobs)
+            assert (done.outcome, done.reason) == ("ok", ""), one
 
 
 @pytest.mark.parametrize(

@@ -165,9 +165,10 @@ def test_a_space_that_only_another_device_can_run_says_so(tmp_path: Path) -> Non
 
 
 def test_too_many_points_are_refused_before_memory_is_used(tmp_path: Path) -> None:
-    lists = {name: list(range(1, 101)) for name in ("GROUP_M", "num_stages", "num_xcds", "waves_per_eu")}
-    text = "family: fused\nparameters:\n" + "\n".join(f"  {name}: {values}" for name, values in lists.items())
-    with pytest.raises(InputError, match="more than 20000000 points up to waves_per_eu; shorten its list"):
+    most = {"GROUP_M": 127, "split_k": 127, "num_xcds": 64, "num_stages": 32}  # 33 million points, all within limits
+    lists = "\n".join(f"  {name}: {list(range(1, count + 1))}" for name, count in most.items())
+    text = f"family: fused_splitk_atomic\nparameters:\n{lists}"
+    with pytest.raises(InputError, match="more than 20000000 points up to num_stages; shorten its list"):
         legal_set(written(tmp_path, text), SHAPE, GFX950)
 
 

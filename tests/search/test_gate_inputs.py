@@ -10,7 +10,7 @@ from kernels.layouts import unshuffle_scales
 from kernels.problem import GemmShape
 from kernels.reference import mxfp4_gemm_reference
 from kernels.weights import PackedWeight
-from search.gate_inputs import GateInputs
+from search.gate_inputs import KEPT, GateInputs
 
 SHAPE = GemmShape(40, 192, 320)
 
@@ -27,6 +27,18 @@ def test_reference_of_a_region_is_that_part_of_the_whole_product() -> None:
     whole = mxfp4_gemm_reference(torch.from_numpy(inputs.a).view(torch.bfloat16), weight)
     part = inputs.reference(range(7, 33), range(70, 190))
     assert torch.equal(part.nan_to_num(1e9), whole[7:33, 70:190].nan_to_num(1e9))
+
+
+def test_a_reference_is_kept_for_a_while_and_comes_out_the_same_afterwards() -> None:
+    inputs = filled()
+    region = range(7, 33), range(70, 190)
+    first = inputs.reference(*region)
+    assert inputs.reference(*region) is first
+    for column in range(KEPT):
+        inputs.reference(range(1), range(column, column + 1))
+    again = inputs.reference(*region)
+    assert again is not first
+    assert torch.equal(again.nan_to_num(1e9), first.nan_to_num(1e9))
 
 
 def test_every_scale_pad_is_poisoned_and_no_scale_is() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -27,6 +28,8 @@ def act(task: str) -> str:
         time.sleep(600)
     if task == "bug":
         raise ZeroDivisionError("a bug in the evaluator")
+    if task == "frozen":
+        return str(gc.get_freeze_count())
     return f"{task} by {os.getpid()}"
 
 
@@ -44,6 +47,10 @@ def answers(pool: WorkerPool[str, str]) -> str:
 def test_a_worker_is_kept_between_tasks(pool: WorkerPool[str, str]) -> None:
     first, second = (pool.submit("work", timeout_s=60).result() for _ in range(2))
     assert first == second
+
+
+def test_the_garbage_collector_of_a_worker_skips_what_was_loaded_at_its_start(pool: WorkerPool[str, str]) -> None:
+    assert int(pool.submit("frozen", timeout_s=60).result()) > 1000
 
 
 def test_started_workers_serve_at_once_and_each_is_started_once() -> None:

@@ -70,7 +70,8 @@ class TableRow:
         predicted_us: Time by the model, of a predicted row only.
         layout: Of the weight.
         out_dtype: Of C.
-        graph: Whether calls that the row serves replay a captured graph; set by hand, for launch-bound shapes.
+        graph: Whether calls that the row serves replay a captured graph; set by hand, for products of two or three
+            kernels whose tensors recur, see :mod:`kernels.graphs`.
     """
 
     M: int

@@ -212,7 +212,7 @@ def _table(path: Path, device: DeviceKey) -> Check:
     try:
         table = load_table(path)
     except InputError as error:
-        return Check(name, "warning", str(error), "correct the file; until then the defaults serve")
+        return Check(name, "warning", str(error), "correct the file, or take it out of the tables that are read")
     stale = sum(map(is_stale, table.rows))
     rows = f"{len(table.rows)} rows for {table.device}"
     if table.device.arch != device.arch and path not in user_tables():  # one of the project's: there for others

@@ -22,6 +22,7 @@ from kernels.errors import (
     ResourceLimitError,
     UnavailableError,
 )
+from kernels.hip_runtime import HipError
 from kernels.launch import backend_options, launch
 from kernels.library import LibraryKernel
 from kernels.native import NativeKernel
@@ -47,7 +48,7 @@ class Loaded:
 
     Args:
         name: Of the kernel.
-        registers: A lane; 0 where nobody says, as of kernels that Triton does not make.
+        registers: A lane; 0 where nobody says, as of a library.
         spills: Registers that live in memory.
         lds_bytes: Shared memory of a workgroup.
     """
@@ -176,12 +177,12 @@ class TorchGpu:
 
 
 def _load_native(call: KernelCall) -> Loaded:
-    """Build and load; the HIP runtime is not asked what the kernel needs."""
+    """Build and load; scratch is counted in registers of 4 bytes a lane."""
     try:
-        load_native(call.kernel)
+        found = load_native(call.kernel)
     except InputError as error:
         raise UnavailableError(one_line(error)) from error
-    return Loaded(call.name, 0, 0, 0)
+    return Loaded(call.name, found.registers, found.scratch_bytes // 4, found.lds_bytes)
 
 
 def _forget_old(call: KernelCall) -> None:
@@ -235,7 +236,7 @@ def kernel_error(error: RuntimeError, gpu: Gpu) -> KernelError | None:
         return GpuFaultError(one_line(fault))
     if isinstance(error, torch.OutOfMemoryError) or "out of memory" in text:
         return ResourceLimitError(text)
-    if "Triton Error" in text:  # the launcher's: an option or a grid that the driver refuses
+    if isinstance(error, HipError) or "Triton Error" in text:  # an option or a grid that the driver refuses
         return IllegalConfigError(text)
     if "PassManager" in text or "ptxas" in text.lower():
         return CompileError(text)

@@ -10,10 +10,14 @@ import pytest
 import torch
 from fake_gpu import FakeGpu
 
+from kernels.errors import IllegalConfigError
+from kernels.hip_runtime import HipError, HipFunction
 from search.gpu import (
     KERNELS_KEPT,
     GpuFaultError,
+    Loaded,
     _forget_old,
+    _load_native,
     kernel_error,
     one_line,
     see_none,
@@ -53,6 +57,18 @@ def test_rocm_is_masked_by_its_own_variable(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_error_after_which_the_gpu_does_not_answer_is_a_fault_whatever_it_says() -> None:
     assert isinstance(kernel_error(RuntimeError("out of memory"), FakeGpu(broken=True)), GpuFaultError)
     assert kernel_error(RuntimeError("a bug"), FakeGpu()) is None
+
+
+def test_a_launch_that_hip_refuses_is_the_configurations_fault() -> None:
+    refused = HipError("hipModuleLaunchKernel: hipErrorInvalidConfiguration")
+    assert isinstance(kernel_error(refused, FakeGpu()), IllegalConfigError)
+
+
+def test_a_native_kernel_reports_what_the_runtime_says_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    function = HipFunction("k", handle=1, device=0, registers=128, scratch_bytes=24, lds_bytes=4096)
+    monkeypatch.setattr("search.gpu.load_native", lambda kernel: function)
+    call: Any = SimpleNamespace(name="k", kernel=None)
+    assert _load_native(call) == Loaded("k", registers=128, spills=6, lds_bytes=4096)
 
 
 def test_one_line_is_the_first_line_or_the_type() -> None:

@@ -154,7 +154,7 @@ def read_catalogue(folder: Path) -> Catalogue:
     """
     index = folder / INDEX_NAME
     try:
-        text = index.read_text(encoding="utf-8")
+        text = index.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{index} cannot be read: {error}") from error
     reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
@@ -162,7 +162,13 @@ def read_catalogue(folder: Path) -> Catalogue:
     missing = [name for name in _COLUMNS if name not in reader.fieldnames]
     if missing:
         raise InputError(f"{index} has no column {', '.join(missing)}: this AITER is not supported")
-    return Catalogue(folder, tuple(_code_object(index, reader.line_num, row) for row in reader))
+    try:
+        found = Catalogue(folder, tuple(_code_object(index, reader.line_num, row) for row in reader))
+    except csv.Error as error:
+        raise InputError(f"{index} line {reader.line_num}: {error}: reinstall AITER") from error
+    if not found.preshuffled:
+        raise InputError(f"{index} lists no kernel that reads B shuffled: this AITER is not supported")
+    return found
 
 
 def _code_object(index: Path, line: int, row: Mapping[str, str | None]) -> CodeObject:
@@ -219,7 +225,7 @@ def _split_reason(shape: GemmShape, code_object: CodeObject, log2_k_split: int) 
     if log2_k_split and not code_object.splits_k:
         return f"tile {code_object} cannot split K, log2_k_split={log2_k_split}"
     if shape.K % (1 << log2_k_split):
-        return f"K={shape.K} cannot be cut into {1 << log2_k_split} slices"
+        return f"K={shape.K} cannot be cut into 2**{log2_k_split} slices"
     return None
 
 

@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -37,7 +38,16 @@ ADDED_FLAGS: Final = ("HIPCC_COMPILE_FLAGS_APPEND", "HIPCC_LINK_FLAGS_APPEND", "
 TIMEOUT_S: Final = 100.0  # of one build; the largest of this package takes a few seconds
 LINKER: Final = "ld.lld"
 MESSAGE_LENGTH: Final = 300  # characters kept of a diagnostic in the one-line message
-_KILLED: Final = (-9, 128 + 9)  # SIGKILL, as the process itself or a wrapper reports it
+OUTPUT_LENGTH: Final = 1 << 16  # characters kept of what a compiler writes
+# Signals that users and operating systems send, as the process itself or a wrapper reports them.
+_ENDED: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGXCPU)
+_KILLED: Final = frozenset(status for number in _ENDED for status in (-number, 128 + number))
+# What a compiler says where the machine failed it; asked again, it may well succeed.
+_LACKING: Final = re.compile(
+    r".*(?:No space left on device|Disk quota exceeded|Read-only file system|Input/output error|[Oo]ut of memory"
+    r"|Cannot allocate memory|bad_alloc|Too many open files|Resource temporarily unavailable"
+    r"|unable to execute command: (?:Killed|Terminated|Hangup|Interrupt)).*"
+)
 _INCLUDE: Final = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _DIAGNOSTICS: Final = (
     r"(?m)^(?:.*/)?([^/\n]+:\d+):\d+: (?:fatal )?error: (.*)",
@@ -122,6 +132,7 @@ def find_compiler() -> HipCompiler:
 @cache
 def probe_compiler(command: str) -> HipCompiler | None:
     """``command``, asked once a process, or None where it does not compile for gfx950."""
+    command = os.path.abspath(shutil.which(command) or command)  # it will run in another folder
     answer = said(command, "--version")
     version = re.search(r"clang version (\d+).*", answer)
     folder = re.search(r"(?m)^InstalledDir: (.*)$", answer)
@@ -190,18 +201,18 @@ def compile_hip(
     Raises:
         HipCompileError: The compiler rejects it.
         TimedOutError: It takes longer than ``TIMEOUT_S``.
-        KernelError: The compiler was killed.
-        InputError: There is no compiler, or no such source.
+        KernelError: The compiler was killed, lacked memory or space, or wrote no assembly.
+        InputError: There is no compiler, no such source, or no temporary folder.
     """
     compiler = compiler or find_compiler()
     sources = read_sources(kernel.source, folder)
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="mxfp4-tune-hip-") as place:
-        for name, content in sources.items():
-            (Path(place) / name).write_bytes(content)
+    with _bench(sources) as place:
         command = [str(compiler.command), *_arguments(kernel, arch), kernel.source, "-o", "kernel.s"]
-        _run(command, kernel.source, Path(place), log)
-        assembly = (Path(place) / "kernel.s").read_text()
+        _run(command, kernel.source, place, log)
+        assembly = _written(place / "kernel.s", kernel.source).decode(errors="replace")
+    if re.search(rf"(?m)^{re.escape(kernel.name)}:", assembly) is None:
+        raise KernelError(f"{kernel.source}: the compiler wrote no assembly of {kernel.name}")
     return HipBuild(assembly, compiler.version, time.perf_counter() - started)
 
 
@@ -211,14 +222,37 @@ def assemble(assembly: str, arch: str = GFX950.arch, compiler: HipCompiler | Non
     Raises:
         HipCompileError: The text is no assembly, or ``ld.lld`` is missing.
         TimedOutError: It takes longer than ``TIMEOUT_S``.
-        InputError: There is no compiler.
+        KernelError: The compiler was killed, lacked memory or space, or wrote nothing.
+        InputError: There is no compiler, or no temporary folder.
     """
     compiler = compiler or find_compiler()
     target = ("--target=amdgcn-amd-amdhsa", f"-mcpu={arch}")
-    with tempfile.TemporaryDirectory(prefix="mxfp4-tune-hip-") as place:
-        (Path(place) / "kernel.s").write_text(assembly)
-        _run([str(compiler.clang), *target, "kernel.s", "-o", "kernel.co"], "code object", Path(place), None)
-        return (Path(place) / "kernel.co").read_bytes()
+    with _bench({"kernel.s": assembly.encode()}) as place:
+        _run([str(compiler.clang), *target, "kernel.s", "-o", "kernel.co"], "code object", place, None)
+        return _written(place / "kernel.co", "code object")
+
+
+@contextmanager
+def _bench(files: Mapping[str, bytes]) -> Iterator[Path]:
+    """A temporary folder with these files."""
+    with ExitStack() as stack:
+        try:
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mxfp4-tune-hip-")))
+            for name, content in files.items():
+                (place / name).write_bytes(content)
+        except OSError as error:
+            raise InputError(
+                f"{tempfile.gettempdir()}: {error.strerror}; make room there or set TMPDIR to a folder that has some"
+            ) from error
+        yield place
+
+
+def _written(path: Path, what: str) -> bytes:
+    """What a compiler that reports success has written."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise KernelError(f"{what}: the compiler reports success but wrote no {path.name}") from error
 
 
 def _arguments(kernel: HipKernel, arch: str) -> tuple[str, ...]:
@@ -229,15 +263,19 @@ def _arguments(kernel: HipKernel, arch: str) -> tuple[str, ...]:
 def _run(command: Sequence[str], what: str, folder: Path, log: Path | None) -> None:
     """Run a compiler in ``folder``; its failure is an error of one line."""
     try:
-        status, output = _finish(command, folder)
+        status, written = _finish(command, folder)
     except subprocess.TimeoutExpired as error:
         raise TimedOutError(f"{what}: compilation took longer than {TIMEOUT_S:.0f} s") from error
     except OSError as error:
         raise InputError(f"{command[0]} cannot be run: {error.strerror}") from error
+    output = written[:OUTPUT_LENGTH]
     if log is not None:
         log.write_text(output)
     if status in _KILLED:
         raise KernelError(f"{what}: the compiler was killed")
+    lacking = _LACKING.search(output) if status else None
+    if lacking is not None:
+        raise KernelError(f"{what}: the compiler could not work: {lacking[0].strip()[:MESSAGE_LENGTH]}")
     if status:
         reason = diagnostic(output) or f"exit code {status}"
         raise HipCompileError(reason if reason.startswith(f"{what}:") else f"{what}: {reason}", output)

@@ -21,7 +21,7 @@ from kernels.cache_keys import settle_cache_keys
 from kernels.device import DeviceKey
 from kernels.errors import CompileError, InputError, ResourceLimitError, UnavailableError
 from kernels.hip_cache import HipCache
-from kernels.hip_compiler import build_key
+from kernels.hip_compiler import build_key, find_compiler
 from kernels.launch import TORCH_DTYPES, backend_options
 from kernels.native import HipKernel
 from kernels.program import KernelCall, Program
@@ -114,13 +114,15 @@ def _build(call: KernelCall, device: DeviceKey) -> bool:
 
     Raises:
         UnavailableError: There is no compiler.
+        InputError: The cache cannot be written, or the compiler is gone: no fault of this candidate.
     """
     builds = HipCache()
     try:
-        cached = builds.load(build_key(call.kernel, device.arch)) is not None
-        builds.code_object(call.kernel, device.arch)
+        compiler = find_compiler()
     except InputError as error:
         raise UnavailableError(str(error)) from error
+    cached = builds.load(build_key(call.kernel, device.arch, compiler)) is not None
+    builds.code_object(call.kernel, device.arch, compiler)
     return cached
 
 

@@ -66,11 +66,11 @@ def choose_regions(program: Program, shape: GemmShape) -> tuple[list[Region], li
 
 
 def _choose_tiles(coverage: TiledCoverage, shape: GemmShape) -> list[Region]:
-    """Tiles to compute, as many as are affordable: both tails, the first, each tail alone, a random one."""
+    """Tiles to compute, as many as are affordable: both tails, the first, each tail alone, another."""
     last_m, last_n = coverage.num_m - 1, coverage.num_n - 1
     random = np.random.default_rng((SEED, coverage.num_m, coverage.num_n))
     wanted = [(last_m, last_n), (0, 0), (last_m, 0), (0, last_n)]
-    wanted.append((int(random.integers(coverage.num_m)), int(random.integers(coverage.num_n))))
+    wanted.append((_between(random, coverage.num_m), _between(random, coverage.num_n)))
     affordable = int(MULTIPLICATIONS / (coverage.BLOCK_M * coverage.BLOCK_N * shape.K))
     chosen = list(dict.fromkeys(wanted))[: max(1, affordable)]
     return [
@@ -80,6 +80,15 @@ def _choose_tiles(coverage: TiledCoverage, shape: GemmShape) -> list[Region]:
         )
         for m, n in chosen
     ]
+
+
+def _between(random: np.random.Generator, count: int) -> int:
+    """A random one of ``count`` places; an odd one if the first and the last are even.
+
+    Rows and columns 16 apart share words of scales, so tiles of 16 take turns in which bytes they use.
+    """
+    odd = count // 2
+    return int(2 * random.integers(odd) + 1 if count % 2 and odd else random.integers(count))
 
 
 def gemm_coverage(program: Program) -> TiledCoverage:

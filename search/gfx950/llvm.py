@@ -29,7 +29,9 @@ def run_tool(name: str, *arguments: str) -> str:
         ToolNotFoundError: The tool is absent.
         SimulationError: It failed; the text is its first error line.
     """
-    done = subprocess.run([str(find_tool(name)), *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(find_tool(name)), *arguments], capture_output=True, text=True, errors="replace", check=False
+    )
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no message"])[0]
         raise SimulationError(f"{name} failed: {reason}")

@@ -29,15 +29,17 @@ def build_hip(kernel: HipKernel, cache: Path) -> tuple[CompiledKernel, bool]:
     Raises:
         CompileError: The compiler rejects it, now or when it was first asked.
         TimedOutError: It did not end in time.
+        KernelError: The compiler was killed, or lacked memory or space.
         UnavailableError: There is no compiler.
+        InputError: The folder cannot be written, or the compiler is gone: no fault of this candidate.
     """
     builds = HipCache(cache / HIP_FOLDER)
     try:
         compiler = find_compiler()
-        cached = builds.load(build_key(kernel, ARCH, compiler)) is not None
-        built = builds.build(kernel, ARCH, compiler)
     except InputError as error:
         raise UnavailableError(str(error)) from error
+    cached = builds.load(build_key(kernel, ARCH, compiler)) is not None
+    built = builds.build(kernel, ARCH, compiler)
     waves = kernel.threads // WAVE_SIZE
     return CompiledKernel(kernel.name, ARCH, built.compiler, waves, 0, built.compile_s, built.assembly), cached
 

@@ -114,6 +114,9 @@ def test_columns_may_come_in_another_order_and_case_and_with_more_of_them(tmp_pa
         (("32,128,0,1,k,k.co", "32,256,0"), HEADER, "line 3"),
         (("32,128,0,1,,k.co",), HEADER, "line 2: kernel ''"),
         ((), "", "no column tile_m"),
+        ((), HEADER, "lists no kernel that reads B shuffled"),
+        (("256,256,0,0,plain,plain.co",), HEADER, "lists no kernel that reads B shuffled"),
+        (("1" * 200_000 + ",128,0,1,k,k.co",), HEADER, "field larger than field limit"),
     ],
 )
 def test_a_damaged_index_is_an_error_that_names_the_place(
@@ -122,6 +125,12 @@ def test_a_damaged_index_is_an_error_that_names_the_place(
     folder = write_catalogue(tmp_path / "x", rows, header)
     with pytest.raises(InputError, match=said):
         read_catalogue(folder)
+
+
+def test_an_index_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    folder = write_catalogue(tmp_path / "x")
+    (folder / INDEX_NAME).write_bytes(b"\xef\xbb\xbf" + (folder / INDEX_NAME).read_bytes())
+    assert [one.tile for one in read_catalogue(folder).preshuffled] == [(32, 128), (256, 256)]
 
 
 def test_a_listed_file_that_is_absent_is_an_error(tmp_path: Path) -> None:
@@ -160,7 +169,8 @@ def test_only_a_kernel_that_can_split_K_may_be_asked_to() -> None:
     assert check(shape, code_object(128, 512, splits_k=True), 3) is None
     assert "cannot split K" in (check(shape, code_object(128, 512), 1) or "")
     assert "negative" in (check(shape, code_object(128, 512, splits_k=True), -1) or "")
-    assert "4096 slices" in (check(shape, code_object(128, 512, splits_k=True), 12) or "")
+    assert "2**12 slices" in (check(shape, code_object(128, 512, splits_k=True), 12) or "")
+    assert "2**65536 slices" in (check(shape, code_object(128, 512, splits_k=True), 1 << 16) or "")
 
 
 def test_a_kernel_for_unshuffled_weights_is_refused() -> None:

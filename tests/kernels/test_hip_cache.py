@@ -23,7 +23,7 @@ class Bench:
         self.runs = folder / "runs"
         self.cache = HipCache(folder / "cache", folder / "sources")
         self.cache.sources.mkdir()
-        (self.cache.sources / "k.hip").write_text("source\n")
+        (self.cache.sources / "k.hip").write_text("k: source\n")
         self.program = folder / "clang"
         self.compiler = HipCompiler(self.program, self.program, "clang version 20.0.0")
         self.does("sleep 0.2; [ -f k.hip ] && cp k.hip kernel.s || echo object of $(cat kernel.s) >kernel.co")
@@ -53,7 +53,7 @@ def assembly(cache: HipCache, compiler: HipCompiler) -> str:
 
 def test_a_build_is_made_once_and_read_by_the_next_process(bench: Bench) -> None:
     first = bench.cache.build(KERNEL, compiler=bench.compiler)
-    assert first.assembly == "source\n"
+    assert first.assembly == "k: source\n"
     assert HipCache(bench.cache.folder, bench.cache.sources).build(KERNEL, compiler=bench.compiler) == first
     assert bench.cache.load(build_key(KERNEL, "gfx950", bench.compiler, bench.cache.sources)) == first
     assert bench.count == 1
@@ -61,7 +61,7 @@ def test_a_build_is_made_once_and_read_by_the_next_process(bench: Bench) -> None
 
 def test_a_code_object_is_assembled_once_from_the_assembly(bench: Bench) -> None:
     for _ in range(2):
-        assert bench.cache.code_object(KERNEL, compiler=bench.compiler) == b"object of source\n"
+        assert bench.cache.code_object(KERNEL, compiler=bench.compiler) == b"object of k: source\n"
     assert bench.count == 2  # one compiles, one assembles
 
 
@@ -70,7 +70,7 @@ def test_processes_and_threads_that_want_the_same_build_make_it_once(bench: Benc
     with ProcessPoolExecutor(2, spawn) as processes, ThreadPoolExecutor(4) as threads:
         pools = (processes, processes, threads, threads, threads, threads)
         asked = [pool.submit(assembly, bench.cache, bench.compiler) for pool in pools]
-        assert {one.result(timeout=60) for one in asked} == {"source\n"}
+        assert {one.result(timeout=60) for one in asked} == {"k: source\n"}
     assert bench.count == 1
 
 
@@ -94,7 +94,7 @@ def test_a_failed_build_is_tried_again_when_source_macro_or_compiler_changes(ben
     fails(KERNEL, "clang version 20.0.0")
     fails(KERNEL, "clang version 20.0.1")
     fails(HipKernel("k", ("x_ptr",), 64, "k.hip", {"FACTOR": 4}, ("ptr",)), "clang version 20.0.0")
-    (bench.cache.sources / "k.hip").write_text("other\n")
+    (bench.cache.sources / "k.hip").write_text("k: other\n")
     fails(KERNEL, "clang version 20.0.0")
     assert bench.count == 4
 
@@ -108,12 +108,13 @@ def test_a_build_that_did_not_end_is_remembered(bench: Bench, monkeypatch: pytes
     assert bench.count == 1
 
 
-def test_a_compiler_that_was_killed_is_asked_again(bench: Bench) -> None:
-    bench.does("kill -9 $$")
-    with pytest.raises(KernelError, match="killed"):
+@pytest.mark.parametrize("accident", ["kill -9 $$", "echo No space left on device; exit 1", ": >kernel.s"])
+def test_a_compiler_that_met_an_accident_is_asked_again(bench: Bench, accident: str) -> None:
+    bench.does(accident)
+    with pytest.raises(KernelError, match=r"k\.hip: the compiler "):
         bench.cache.build(KERNEL, compiler=bench.compiler)
     bench.does("cat k.hip >kernel.s")
-    assert assembly(bench.cache, bench.compiler) == "source\n"
+    assert assembly(bench.cache, bench.compiler) == "k: source\n"
 
 
 @pytest.mark.parametrize("content", [b"", b"\x1f\x8b", None])
@@ -121,7 +122,7 @@ def test_a_torn_or_altered_record_is_written_again(bench: Bench, content: bytes 
     assembly(bench.cache, bench.compiler)
     whole = bench.record.read_bytes()
     bench.record.write_bytes(whole[:-20] if content is None else content)
-    assert assembly(bench.cache, bench.compiler) == "source\n"
+    assert assembly(bench.cache, bench.compiler) == "k: source\n"
     assert bench.count == 2
     assert HipCache(bench.cache.folder, bench.cache.sources).build(KERNEL, compiler=bench.compiler)
     assert bench.count == 2
@@ -131,7 +132,7 @@ def test_an_altered_code_object_is_assembled_again(bench: Bench) -> None:
     bench.cache.code_object(KERNEL, compiler=bench.compiler)
     [path] = bench.cache.folder.rglob("*.co")
     path.write_bytes(path.read_bytes().replace(b"object", b"reject"))
-    assert bench.cache.code_object(KERNEL, compiler=bench.compiler) == b"object of source\n"
+    assert bench.cache.code_object(KERNEL, compiler=bench.compiler) == b"object of k: source\n"
 
 
 def test_nothing_but_records_and_locks_is_left(bench: Bench) -> None:

@@ -241,11 +241,64 @@ def test_a_build_that_does_not_end_is_timed_out(sources: Path, tmp_path: Path, m
         compile_hip(kernel(), compiler=slow, folder=sources)
 
 
-def test_a_compiler_that_is_killed_is_no_fault_of_the_source(sources: Path, tmp_path: Path) -> None:
-    killed = probe_compiler(str(fake_compiler(tmp_path / "clang", body="kill -9 $$")))
-    with pytest.raises(KernelError, match="the compiler was killed") as caught:
-        compile_hip(kernel(), compiler=killed, folder=sources)
+@pytest.mark.parametrize(
+    "body, reason",
+    [
+        ("kill -9 $$", "the compiler was killed"),
+        ("kill -TERM $$", "the compiler was killed"),
+        ("exit 143", "the compiler was killed"),  # a wrapper's word for SIGTERM
+        (
+            "echo \"error: unable to open output file 'kernel.s': 'No space left on device'\"; exit 1",
+            "No space left on device",
+        ),
+        ("echo 'LLVM ERROR: out of memory'; exit 134", "out of memory"),
+        ("echo 'clang: error: unable to execute command: Killed'; exit 254", "Killed"),
+        (":", r"wrote no kernel\.s"),
+        ("mkdir kernel.s", r"wrote no kernel\.s"),
+        (": >kernel.s", "wrote no assembly of scale"),
+        ("echo junk scale: >kernel.s", "wrote no assembly of scale"),
+        ("printf '\\377\\376' >kernel.s", "wrote no assembly of scale"),
+    ],
+)
+def test_what_befalls_a_compiler_is_no_fault_of_the_source(
+    sources: Path, tmp_path: Path, body: str, reason: str
+) -> None:
+    unlucky = probe_compiler(str(fake_compiler(tmp_path / "clang", body=body)))
+    with pytest.raises(KernelError, match=rf"^scale\.hip: .*{reason}") as caught:
+        compile_hip(kernel(), compiler=unlucky, folder=sources)
+    assert type(caught.value) is KernelError  # HipCompileError and TimedOutError are remembered
     assert caught.value.outcome == "crashed"
+
+
+def test_a_temporary_folder_without_room_is_named_with_the_cure(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    compiler = probe_compiler(str(fake_compiler(tmp_path / "clang")))
+    with pytest.raises(InputError, match=r"gone: No such file or directory; make room there or set TMPDIR"):
+        compile_hip(kernel(), compiler=compiler, folder=sources)
+
+
+def test_a_compiler_named_from_the_current_folder_works_in_another(
+    bare: Path, sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fake_compiler(tmp_path / "bin" / "clang-21", body="echo scale: >kernel.s")
+    monkeypatch.setenv("MXFP4_HIP_COMPILER", "bin/clang-21")
+    assert compile_hip(kernel(), folder=sources).assembly == "scale:\n"
+    monkeypatch.delenv("MXFP4_HIP_COMPILER")
+    monkeypatch.setenv("PATH", f"bin:{bare}")
+    assert compile_hip(kernel(), folder=sources).assembly == "scale:\n"
+
+
+def test_of_endless_output_the_beginning_is_kept(sources: Path, tmp_path: Path) -> None:
+    body = (
+        "echo 'scale.hip:1:1: error: first'; i=0; while [ $i -lt 9000 ]; do i=$((i+1)); echo 'error: x'; done; exit 1"
+    )
+    chatty = probe_compiler(str(fake_compiler(tmp_path / "clang", body=body)))
+    with pytest.raises(HipCompileError, match=r"^scale\.hip:1: first$") as caught:
+        compile_hip(kernel(), compiler=chatty, folder=sources)
+    assert len(caught.value.output) == hip_compiler.OUTPUT_LENGTH
 
 
 def test_variables_that_add_flags_do_not_reach_the_compiler(
@@ -253,9 +306,11 @@ def test_variables_that_add_flags_do_not_reach_the_compiler(
 ) -> None:
     monkeypatch.setenv("HIPCC_COMPILE_FLAGS_APPEND", "-O0")
     monkeypatch.setenv("HIP_PLATFORM", "nvidia")
-    shows = fake_compiler(tmp_path / "clang", body='echo "$HIP_PLATFORM,$HIPCC_COMPILE_FLAGS_APPEND,$PATH" >kernel.s')
+    shows = fake_compiler(
+        tmp_path / "clang", body='echo "scale: $HIP_PLATFORM,$HIPCC_COMPILE_FLAGS_APPEND,$PATH" >kernel.s'
+    )
     build = compile_hip(kernel(), compiler=probe_compiler(str(shows)), folder=sources)
-    assert build.assembly == f"amd,,{os.environ['PATH']}\n"
+    assert build.assembly == f"scale: amd,,{os.environ['PATH']}\n"
 
 
 @pytest.mark.parametrize(

@@ -44,13 +44,15 @@ class ElfFile:
         """``size`` bytes that the file loads at ``address``.
 
         Raises:
-            SimulationError: No section holds them.
+            SimulationError: No section holds them all.
         """
         for section in self.sections:
             inside = 0 <= address - section.address < section.size
             if section.address and section.kind != _NOBITS and inside:
                 start = section.offset + address - section.address
-                return self.data[start : start + size]
+                found = self.data[start : start + size]
+                if len(found) == size:
+                    return found
         raise SimulationError(f"no section holds address {address:#x}")
 
 
@@ -58,11 +60,21 @@ def read_elf(path: Path) -> ElfFile:
     """Parse ``path``.
 
     Raises:
-        SimulationError: The file is no 64-bit little-endian ELF file.
+        SimulationError: The file cannot be read, or is no 64-bit little-endian ELF file, or is cut short or damaged.
     """
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SimulationError(f"{path} cannot be read: {error.strerror}") from error
     if data[:6] != b"\x7fELF\x02\x01":
         raise SimulationError(f"{path} is no 64-bit little-endian ELF file")
+    try:
+        return _parse(data)
+    except (struct.error, ValueError, IndexError, OverflowError) as error:  # it points outside of itself
+        raise SimulationError(f"{path} is cut short or damaged: {error}") from error
+
+
+def _parse(data: bytes) -> ElfFile:
     (table,) = struct.unpack_from("<Q", data, 40)
     entry_size, count = struct.unpack_from("<HH", data, 58)
     sections = []

@@ -9,8 +9,8 @@ import pytest
 from kernels.code_object_launch import prebuilt_kernel
 from kernels.code_objects import CodeObject, find_catalogue
 from kernels.device import GFX950
-from kernels.errors import CompileError, UnavailableError
-from kernels.hip_compiler import COMPILER_VARIABLE
+from kernels.errors import CompileError, InputError, UnavailableError
+from kernels.hip_compiler import COMPILER_VARIABLE, HipCompiler
 from kernels.native_config import StagedHipConfig
 from kernels.native_programs import gemm_kernel
 from kernels.problem import GemmShape
@@ -47,6 +47,18 @@ def test_without_a_compiler_the_cure_is_named(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv(COMPILER_VARIABLE, str(tmp_path))
     with pytest.raises(UnavailableError, match="name a hipcc, or a clang"):
         build_hip(KERNEL, tmp_path)
+
+
+def test_a_cache_that_cannot_be_written_is_no_fault_of_the_candidate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = HipCompiler(tmp_path / "clang", tmp_path / "clang", "clang version 20.0.0")
+    monkeypatch.setattr(native_code, "find_compiler", lambda: compiler)
+    (tmp_path / "hip").write_text("a file")
+    with pytest.raises(InputError, match="set XDG_CACHE_HOME"):
+        build_hip(KERNEL, tmp_path)
+    with pytest.raises(InputError, match="clang cannot be run"):
+        build_hip(KERNEL, tmp_path / "cache")
 
 
 def test_a_code_object_says_what_it_occupies_and_holds() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from search.gfx950.simulator import (
     load_code_object,
     simulate,
 )
+from search.gfx950.simulator.elf import read_elf
 
 CLANG = next((found for version in range(30, 19, -1) if (found := shutil.which(f"clang-{version}"))), None)
 OBJDUMP = next((found for version in range(30, 19, -1) if (found := shutil.which(f"llvm-objdump-{version}"))), None)
@@ -124,6 +126,26 @@ def test_a_file_that_is_no_elf_is_an_error(tmp_path: Path) -> None:
     path.write_bytes(b"not an elf file")
     with pytest.raises(SimulationError, match="no 64-bit little-endian ELF"):
         load_code_object(path)
+
+
+@needs_clang
+def test_a_file_that_is_cut_short_or_damaged_is_an_error_that_names_it(tmp_path: Path) -> None:
+    _, binary = build(tmp_path)
+    whole, path = binary.read_bytes(), tmp_path / "torn.co"
+    for size in (0, 5, 20, 40, 63, 64, len(whole) // 2, len(whole) - 64):
+        path.write_bytes(whole[:size])
+        with pytest.raises(SimulationError, match=r"torn\.co (is cut short or damaged|is no 64-bit)"):
+            read_elf(path)
+    random = np.random.default_rng(0)
+    for _ in range(300):
+        torn = np.frombuffer(whole, np.uint8).copy()
+        places = random.choice([*range(6, 64), *range(len(whole) - 1500, len(whole))], 4)
+        torn[places] = random.integers(0, 256, 4)
+        path.write_bytes(torn.tobytes())
+        with suppress(SimulationError):
+            read_elf(path)
+    with pytest.raises(SimulationError, match=r"gone\.co cannot be read: No such file"):
+        read_elf(tmp_path / "gone.co")
 
 
 def test_absent_tools_are_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -83,4 +83,3 @@ def test_without_a_disassembler_the_cure_is_named(monkeypatch: pytest.MonkeyPatc
     kernel = prebuilt_kernel(CodeObject(32, 128, 256, False, True, "k", tmp_path / "k.co"), GemmShape(32, 128, 256))
     with pytest.raises(UnavailableError, match="install ROCm or LLVM"):
         read_code_object(kernel)
-

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kernels.code_objects import find_catalogue
+from kernels.config import KernelConfig
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
 from kernels.hip_compiler import LINKER, find_compiler
@@ -31,6 +32,14 @@ def absence(family: str, device: DeviceKey, *, offline: bool) -> str | None:
     if device.arch != GFX950.arch:
         return f"its kernels are for {GFX950.arch}, not for {device.arch}"
     return needs(offline)
+
+
+def config_absence(family: str, config: KernelConfig, device: DeviceKey, *, offline: bool) -> str | None:
+    """As :func:`absence`, for one configuration of ``family``: it may name a quantise kernel that needs a compiler."""
+    reason = absence(family, device, offline=offline)
+    if reason is None and config.to_dict().get("quantize_kernel") == "hip":
+        return no_hip_compiler(offline)
+    return reason
 
 
 def no_hip_compiler(offline: bool) -> str | None:
@@ -69,8 +78,6 @@ _NEEDS: Mapping[str, Callable[[bool], str | None]] = {
     "staged_ck": no_code_objects,
     "aiter": no_aiter,
 }
-
-
 NATIVE_FAMILIES = frozenset(_NEEDS)  # whose kernels Triton does not make
 
 

@@ -11,6 +11,7 @@ from kernels.dispatch import Choice, Dispatcher, load_dispatcher
 from kernels.problem import GemmShape
 from kernels.table_sources import TableSource
 from kernels.tables import TableRow, is_stale, load_table
+from search.available import config_absence
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Explanation:
         sources: Files that were consulted, and whether their rows can serve the device.
         stale: Whether the kernels changed since the row was made.
         rows_m: The M of every row that the tables have for this N and K.
+        absence: What the row needs and this machine's GPU cannot be given, so that a default serves; None where there
+            is nothing, or no such GPU.
     """
 
     shape: GemmShape
@@ -34,6 +37,7 @@ class Explanation:
     sources: tuple[TableSource, ...]
     stale: bool
     rows_m: tuple[int, ...]
+    absence: str | None = None
 
     def lines(self) -> list[str]:
         """The answer in words, one fact a line."""
@@ -49,6 +53,8 @@ class Explanation:
             stale = "yes: the kernels changed since; sweep it again" if self.stale else "no"
             lines += [f"evidence  {_evidence(row)}", f"made      {_origin(row)}", f"stale     {stale}"]
             lines += [f"table     {self.table}"]
+        if self.absence is not None:
+            lines += [f"absent    {self.absence}: a default serves instead"]
         rows = ", ".join(map(str, self.rows_m)) or "none"
         lines += [f"rows      M = {rows} at N = {self.shape.N}, K = {self.shape.K}"]
         return [*lines, *(f"read      {_source(source)}" for source in self.sources), *self._no_sources()]
@@ -62,7 +68,7 @@ class Explanation:
         return {
             **asdict(self.shape), **asdict(self.device), "how": found.how, "explanation": found.explanation,
             "family": self.choice.family, "config": self.choice.config.to_dict(),
-            "row": None if row is None else _row_json(row), "stale": self.stale,
+            "row": None if row is None else _row_json(row), "stale": self.stale, "absence": self.absence,
             "table": None if self.table is None else str(self.table), "rows_M": list(self.rows_m),
             "sources": [
                 {"path": str(s.path), **asdict(s.device), "rows": s.rows, "used": s.used} for s in self.sources
@@ -93,7 +99,13 @@ def explain(shape: GemmShape, table: Path | None = None) -> Explanation:
     same = tuple(dict.fromkeys(row.M for row in rows if (row.N, row.K) == (shape.N, shape.K)))
     path = None if row is None else _file_of(row, dispatcher)
     stale = row is not None and is_stale(row)
-    return Explanation(shape, dispatcher.device, choice, path, dispatcher.sources, stale, same)
+    return Explanation(
+        shape, dispatcher.device, choice, path, dispatcher.sources, stale, same, _absence(choice, dispatcher.device)
+    )
+
+
+def _absence(choice: Choice, device: DeviceKey) -> str | None:
+    return config_absence(choice.family, choice.config, device, offline=False) if local_device() == device else None
 
 
 def _file_of(row: TableRow, dispatcher: Dispatcher) -> Path | None:

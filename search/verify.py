@@ -11,7 +11,7 @@ from kernels.errors import InputError
 from kernels.table_rows import TableRow, TunedTable
 from kernels.table_sources import table_path
 from kernels.tables import load_table
-from search.available import NATIVE_FAMILIES, absence
+from search.available import NATIVE_FAMILIES, config_absence
 from search.evaluate import Candidate, Evaluation
 from search.offline import OfflineEvaluator
 from search.text_table import output_console
@@ -28,12 +28,12 @@ class Backend:
     Args:
         judge: Evaluation of each row, in order.
         refusal: Why it cannot run a table of this device, or None.
-        absence: What it lacks for a family on this device, or None.
+        absence: What it lacks for a row on this device, or None.
     """
 
     judge: Callable[[DeviceKey, Sequence[Candidate]], Iterator[Evaluation]]
     refusal: Callable[[DeviceKey], str | None]
-    absence: Callable[[str, DeviceKey], str | None]
+    absence: Callable[[TableRow, DeviceKey], str | None]
 
 
 def verify_table(path: Path | None, on: str) -> int:
@@ -58,13 +58,13 @@ def verify_table(path: Path | None, on: str) -> int:
 
 def _report(table: TunedTable, backend: Backend, on: str) -> int:
     console = output_console()
-    missing = {family: backend.absence(family, table.device) for family in {row.family for row in table.rows}}
-    chosen = [row for row in table.rows if missing[row.family] is None]
+    missing = [backend.absence(row, table.device) for row in table.rows]
+    chosen = [row for row, reason in zip(table.rows, missing, strict=True) if reason is None]
     judged = backend.judge(table.device, [Candidate(row.shape, row.family, row.config) for row in chosen])
     wrong = 0
-    for row in table.rows:
-        if missing[row.family] is not None:
-            console.print(f"skip   {row.shape} {row.family}: {missing[row.family]}", soft_wrap=True)
+    for row, reason in zip(table.rows, missing, strict=True):
+        if reason is not None:
+            console.print(f"skip   {row.shape} {row.family}: {reason}", soft_wrap=True)
             continue
         done = next(judged)
         wrong += done.outcome != "ok"
@@ -108,16 +108,16 @@ def _anywhere(device: DeviceKey) -> str | None:
     return None
 
 
-def _no_simulation(family: str, device: DeviceKey) -> str | None:
-    return absence(family, device, offline=True)
+def _no_simulation(row: TableRow, device: DeviceKey) -> str | None:
+    return config_absence(row.family, row.config, device, offline=True)
 
 
-def _no_run(family: str, device: DeviceKey) -> str | None:
-    return absence(family, device, offline=False)
+def _no_run(row: TableRow, device: DeviceKey) -> str | None:
+    return config_absence(row.family, row.config, device, offline=False)
 
 
-def _no_interpretation(family: str, device: DeviceKey) -> str | None:
-    if family in NATIVE_FAMILIES:
+def _no_interpretation(row: TableRow, device: DeviceKey) -> str | None:
+    if row.family in NATIVE_FAMILIES:
         return "its kernels are machine code, which the interpreter does not run; verify --on simulator or --on device"
     return None
 

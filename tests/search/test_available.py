@@ -11,8 +11,9 @@ from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.hip_compiler import COMPILER_VARIABLE
+from kernels.native_config import StagedCkConfig
 from search import available
-from search.available import absence, available_spaces
+from search.available import absence, available_spaces, config_absence
 from search.space import load_spaces
 
 SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "spaces"
@@ -49,6 +50,19 @@ def test_each_missing_thing_is_named_with_its_cure() -> None:
 @pytest.mark.usefixtures("complete")
 def test_nothing_is_missing_offline_but_what_a_library_chooses() -> None:
     assert [family for family in FAMILIES if absence(family, GFX950, offline=True)] == ["aiter"]
+
+
+@pytest.mark.usefixtures("complete")
+def test_a_hip_quantise_kernel_needs_a_compiler_and_a_triton_one_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_triton, by_hip = StagedCkConfig(), StagedCkConfig(quantize_kernel="hip")
+    assert config_absence("staged_ck", by_hip, GFX950, offline=True) is None
+    monkeypatch.setenv(COMPILER_VARIABLE, str(tmp_path / "nothing"))
+    assert config_absence("staged_ck", by_triton, GFX950, offline=True) is None
+    assert "name a hipcc" in (config_absence("staged_ck", by_hip, GFX950, offline=True) or "")
+    monkeypatch.setenv(PATH_VARIABLE, str(tmp_path))
+    assert "set MXFP4_AITER" in (config_absence("staged_ck", by_hip, GFX950, offline=True) or "")
 
 
 @pytest.mark.usefixtures("complete")

@@ -11,7 +11,8 @@ from result_rows import predicted, results
 from kernels import dispatch, table_sources
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
-from kernels.native_config import StagedCkConfig
+from kernels.hip_compiler import COMPILER_VARIABLE
+from kernels.native_config import StagedCkConfig, StagedHipConfig
 from kernels.problem import GemmShape
 from kernels.tables import TableRow, TunedTable, load_table, write_table
 from search.explain import explain
@@ -94,3 +95,19 @@ def test_a_row_that_adds_bf16_values_says_what_that_costs(table: Path) -> None:
     row = TableRow(64, 7168, 2048, "staged_ck", config, "predicted", False, made, predicted_us=9.0)
     write_table(table, TunedTable(GFX950, (row,)))
     assert "sums of bf16 values: less exact than other rows" in "\n".join(explain(row.shape).lines())
+
+
+def test_a_row_that_this_gpu_cannot_be_given_names_what_is_absent(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = load_table(table).rows[0].made
+    row = TableRow(64, 7168, 2048, "staged_hip", StagedHipConfig(), "predicted", True, made, predicted_us=9.0)
+    write_table(table, TunedTable(GFX950, (row,)))
+    monkeypatch.setenv(COMPILER_VARIABLE, str(tmp_path / "nothing"))
+    assert explain(row.shape).absence is None  # no GPU here: it says nothing of the one that will run it
+    monkeypatch.setattr("search.explain.local_device", lambda: GFX950)
+    found = explain(row.shape, table)
+    lines = [line for line in found.lines() if line.startswith("absent ")]
+    assert len(lines) == 1
+    assert "name a hipcc" in lines[0] and lines[0].endswith("a default serves instead")
+    assert found.to_json()["absence"] == found.absence

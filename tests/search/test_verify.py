@@ -26,6 +26,7 @@ from kernels.native_config import StagedHipConfig
 from kernels.problem import GemmShape
 from kernels.table_file import write_table
 from kernels.tables import Made, TableRow, TunedTable
+from search import available
 from search.cli import app
 from search.evaluate import Candidate, Evaluation
 from search.gate import take_sample
@@ -114,6 +115,21 @@ def test_rows_whose_kernels_cannot_run_that_way_are_skipped_and_not_wrong(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["ok", "skip", "skip", "3"]
     assert "set MXFP4_AITER" in lines[1] and "name a hipcc" in lines[2]
+
+
+def test_a_row_whose_hip_quantise_kernel_cannot_be_built_is_skipped_and_not_wrong(
+    code_objects: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hip = row(17, 64, 512, "staged_ck", quantize_kernel="hip")
+    path = table(tmp_path, row(40, 64, 512, "staged_ck"), by_hip)
+    monkeypatch.setenv(COMPILER_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(available, "find_tool", lambda name: Path(name))
+    monkeypatch.setattr(verify, "OfflineEvaluator", Judge)
+    assert verify.verify_table(path, "simulator") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines[:2]] == [["skip", "17x64x512"], ["ok", "40x64x512"]]
+    assert "name a hipcc" in lines[0]
+    assert lines[2].endswith("on the simulator: 1 ok, 0 wrong, 1 skipped")
 
 
 def test_a_native_row_is_no_crash_of_the_interpreter() -> None:

@@ -1,6 +1,6 @@
 """What AITER's FP4 GEMM kernels execute for each step of K (256 elements), counted on the simulator.
 
-    python benchmarks/code_object_instructions.py [--aiter FOLDER] [--k 1024 2048] [TILE ...]
+    python benchmarks/code_object_instructions.py [--aiter FOLDER] [--k 1024 2560] [TILE ...]
 
 FOLDER is an AITER install or an unpacked amd-aiter wheel (default: MXFP4_AITER, else the installed one); TILE is for
 example 32x128 (default: every tile). One workgroup runs at two values of K; the difference divided by the steps between
@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from kernels.code_objects import K_STEP, CodeObject, find_catalogue
+from kernels.errors import InputError
 from kernels.problem import GemmShape
 from search.gfx950.code_object_check import random_operands, run_checked
 from search.gfx950.simulator import Histogram, InstructionClass, Kernel, load_code_object
@@ -72,6 +73,29 @@ def row(code_object: CodeObject, short: int, long: int) -> tuple[str, ...]:
             f"{outside:g}")  # fmt: skip
 
 
+def checked_depths(short: int, long: int) -> tuple[int, int]:
+    """Both values of K.
+
+    Raises:
+        InputError: One is no whole number of steps, or the second is not the larger.
+    """
+    if short % K_STEP or long % K_STEP or not 0 < short < long:
+        raise InputError(f"--k {short} {long}: name two multiples of {K_STEP}, the smaller first")
+    return short, long
+
+
+def tile_of(text: str) -> tuple[int, int]:
+    """Rows and columns of a tile, from 32x128.
+
+    Raises:
+        InputError: It is no tile.
+    """
+    match = re.fullmatch(r"(\d+)x(\d+)", text)
+    if match is None:
+        raise InputError(f"tile {text!r}: write rows x columns, for example 32x128")
+    return int(match[1]), int(match[2])
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -79,11 +103,12 @@ def main() -> None:
     parser.add_argument("--aiter", type=Path)
     parser.add_argument("--k", nargs=2, type=int, default=(1024, 2560), metavar=("SHORT", "LONG"))
     arguments = parser.parse_args()
+    short, long = checked_depths(*arguments.k)
     torch.set_num_threads(1)
     catalogue = find_catalogue(arguments.aiter)
-    wanted = [catalogue.find(*map(int, tile.split("x"))) for tile in arguments.tiles] or catalogue.preshuffled
+    wanted = [catalogue.find(*tile_of(text)) for text in arguments.tiles] or catalogue.preshuffled
     header = ("tile", *COLUMNS, "mfma_clks", "outside_loop")
-    rows = tuple(row(one, *arguments.k) for one in wanted)
+    rows = tuple(row(one, short, long) for one in wanted)
     print(TextTable(header, rows, frozenset(header[1:])).plain())
 
 

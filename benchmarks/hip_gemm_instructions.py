@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
+from code_object_instructions import checked_depths
 
 from kernels.code_objects import K_STEP, Catalogue, find_catalogue
 from kernels.errors import InputError
@@ -128,6 +129,20 @@ def theirs(catalogue: Catalogue, BLOCK_M: int, BLOCK_N: int, short: int, long: i
     return (f"{BLOCK_M}x{BLOCK_N}", "AITER", "1x4", *a_step(run, short, long), "512", "0")
 
 
+def chosen(tiles: Sequence[str]) -> list[StagedHipConfig]:
+    """Configurations of the tiles that are named; all without any.
+
+    Raises:
+        InputError: There is none of a tile.
+    """
+    known = {one: f"{one.BLOCK_M}x{one.BLOCK_N}" for one in CONFIGURATIONS}
+    unknown = sorted(set(tiles) - set(known.values()))
+    if unknown:
+        tiles_known = ", ".join(dict.fromkeys(known.values()))
+        raise InputError(f"no configuration of tile {unknown[0]}; use one of {tiles_known}")
+    return [one for one, tile in known.items() if not tiles or tile in tiles]
+
+
 def table(
     configs: Sequence[StagedHipConfig], catalogue: Catalogue | None, short: int, long: int
 ) -> Iterator[tuple[str, ...]]:
@@ -148,15 +163,16 @@ def main() -> None:
     parser.add_argument("--aiter", type=Path)
     parser.add_argument("--k", nargs=2, type=int, default=(1024, 2560), metavar=("SHORT", "LONG"))
     arguments = parser.parse_args()
+    short, long = checked_depths(*arguments.k)
+    wanted = chosen(arguments.tiles)
     torch.set_num_threads(1)
     try:
         catalogue = find_catalogue(arguments.aiter)
     except InputError as error:
         catalogue = None
         print(f"without AITER's kernels: {error}")
-    wanted = [one for one in CONFIGURATIONS if f"{one.BLOCK_M}x{one.BLOCK_N}" in arguments.tiles or not arguments.tiles]
     header = ("tile", "kernel", "waves", *COLUMNS, "outside_loop", "vgprs", "spills")
-    rows = tuple(table(wanted, catalogue, *arguments.k))
+    rows = tuple(table(wanted, catalogue, short, long))
     print(TextTable(header, rows, frozenset(header[3:])).plain())
 
 

@@ -34,6 +34,7 @@ from search.gfx950.machine import Machine
 from search.legal_set import legal_set
 from search.offline import OfflineEvaluator
 from search.report import compact
+from search.shapes import parse_shapes
 from search.space import SearchSpace, load_spaces
 from search.sweep import SPACES
 from search.text_table import TextTable, output_console, print_table
@@ -105,7 +106,7 @@ def rows(
 def main(
     n: Annotated[int, typer.Option(help="Columns of C.")] = 7168,
     k: Annotated[int, typer.Option(help="Depth.")] = 2048,
-    m: Annotated[str, typer.Option(help="Rows of C, with commas between.")] = ",".join(map(str, ROWS)),
+    m: Annotated[str, typer.Option(help="Rows of C: 1,2,4 or a doubling ladder 1..64.")] = ",".join(map(str, ROWS)),
     each: Annotated[int, typer.Option(min=1, help="Candidates of a family at an M.")] = 3,
     families: Annotated[str | None, typer.Option(help="Families, with commas between; default: all.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one a core.")] = None,
@@ -116,10 +117,10 @@ def main(
     console = output_console()
     for line in left_out:
         console.print(line, soft_wrap=True)
+    shapes = list(parse_shapes([f"{m}x{n}x{k}"]))
     start_s = time.perf_counter()
     evaluator = OfflineEvaluator(GFX950, jobs=jobs)
     try:
-        shapes = [GemmShape(int(rows), n, k) for rows in m.split(",")]
         found = tuple(rows(spaces, shapes, each, evaluator))
     finally:
         evaluator.close()

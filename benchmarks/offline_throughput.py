@@ -35,7 +35,8 @@ from search.evaluate import Candidate, Evaluation
 from search.legal_set import legal_sets
 from search.offline import OfflineEvaluator
 from search.space import load_spaces
-from search.sweep import SPACES, check_jobs, sweep_points
+from search.sweep import SPACES, sweep_points
+from search.targets import check_jobs
 from search.user_errors import one_line_errors
 
 SHAPES = (GemmShape(4, 2880, 512), GemmShape(16, 2112, 7168), GemmShape(256, 3072, 1536))

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import optuna
-import pandas as pd
 import torch
 import triton
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import SQLAlchemyError
 
-from kernels.device import GFX950, DeviceKey, local_device
+from kernels.device import DeviceKey
 from kernels.dispatch import load_dispatcher
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.source_hash import source_hash
-from kernels.spelling import instead_of
 from kernels.user_cache import default_cache
 from search.available import available_spaces
 from search.device import DeviceEvaluator
@@ -38,21 +34,19 @@ from search.gfx950.machine import Machine
 from search.interrupt import stop_on_interrupt
 from search.lane import FinalsFailedError
 from search.legal_set import LegalSet, legal_set
-from search.offline import OfflineEvaluator
+from search.neighbours import best_point, distance, winners_of
 from search.points import LegalPoints, Points
-from search.replay import PREFIX, ReplayEvaluator, is_replay
+from search.replay import ReplayEvaluator
 from search.results import load, make_record
 from search.samplers import check_sampler
 from search.space import SearchSpace, load_spaces
 from search.storage import open_storage
 from search.studies_file import only_writer
-from search.study import Point, Progress, StudyRun, point_of, unique
-from search.timing import COLD, WARM
+from search.study import Point, Progress, StudyRun, unique
+from search.targets import check_jobs, make_evaluator
 from search.worker import START_TIMEOUT_S
 
 SPACES = Path(__file__).resolve().parent.parent / "configs" / "spaces"
-TARGETS = ("auto", "gfx950", "local", "replay:PATH")
-JOBS_PER_CORE = 4  # worker processes, at most
 NEIGHBOURS = 3  # winners of other shapes that are tried first
 
 
@@ -62,7 +56,7 @@ class SweepRequest:
 
     Args:
         shapes: To be searched, in order.
-        target: One of :data:`TARGETS`; ``auto`` is the local GPU where there is one, else gfx950 offline.
+        target: One of ``search.targets.TARGETS``; ``auto`` is the local GPU where there is one, else gfx950 offline.
         families: Families to search; None takes all that have a space.
         trials: Trials a shape, those of earlier runs included.
         time_budget_s: Seconds for the whole sweep; None is no limit.
@@ -142,7 +136,7 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with only_writer(location), stop_on_interrupt() as stop:
         storage = open_storage(location, create=True)
-        evaluator = make_evaluator(request)
+        evaluator = make_evaluator(request.target, jobs=request.jobs, warm=request.warm, cache=request.cache)
         device = evaluator.device
         sweep = _Sweep(request, device, spaces, storage, evaluator, reporter, stop)
         try:
@@ -163,49 +157,6 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
         finally:
             evaluator.close()
     return SweepResult(device, sweep.studies, interrupted=stop.is_set())
-
-
-def make_evaluator(request: SweepRequest) -> Evaluator:
-    """The evaluator for the request's target on this machine.
-
-    Raises:
-        InputError: Unknown target, ``local`` on a machine without a GPU, a recorded sweep that cannot be read, or
-            a cache that cannot be written.
-    """
-    target = request.target
-    if is_replay(target):
-        return ReplayEvaluator(Path(target.removeprefix(PREFIX)))
-    if target not in TARGETS:
-        raise InputError(f"unknown target {target!r}; {instead_of(target, TARGETS)}")
-    local = None if target == "gfx950" else local_device()
-    if local is not None:
-        return DeviceEvaluator(local, jobs=request.jobs, protocol=WARM if request.warm else COLD)
-    if target == "local":
-        raise InputError("--target local: torch finds no GPU here; use --target gfx950 to search without one")
-    return OfflineEvaluator(GFX950, jobs=request.jobs, cache=_writable(request.cache or default_cache()))
-
-
-def check_jobs(jobs: int | None) -> None:
-    """Refuse numbers of worker processes that would only get into each other's way.
-
-    Raises:
-        InputError: Less than one, or more than :data:`JOBS_PER_CORE` for each core.
-    """
-    cores = len(os.sched_getaffinity(0))
-    most = JOBS_PER_CORE * cores
-    if jobs is not None and not 1 <= jobs <= most:
-        raise InputError(f"--jobs {jobs}: this machine lends {cores} cores; give 1 to {most}, or leave it out")
-
-
-def _writable(cache: Path) -> Path:
-    """``cache``, which is there and can be written."""
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=cache):
-            return cache
-    except OSError as error:
-        cure = "set XDG_CACHE_HOME to a folder that can be written"
-        raise InputError(f"{cache}: compiled kernels cannot be kept there ({error.strerror}); {cure}") from error
 
 
 def sweep_points(legal: Mapping[str, LegalPoints], device: DeviceKey, seed: int) -> Points:
@@ -243,7 +194,7 @@ class _Sweep:
 
     def run(self) -> None:
         request = self.request
-        self.winners = _winners(load(request.storage or request.results), self.device)
+        self.winners = winners_of(load(request.storage or request.results), self.device)
         budget_s = math.inf if request.time_budget_s is None else request.time_budget_s
         end_s = None if request.time_budget_s is None else time.monotonic() + budget_s
         self.evaluator.start(min(budget_s, START_TIMEOUT_S))
@@ -298,7 +249,7 @@ class _Sweep:
         )  # fmt: skip
         if not self.stop.is_set():
             self.decide(kept, shape)
-        best = _best_point(trial.user_attrs.get("record") for trial in kept.get_trials(deepcopy=False))
+        best = best_point(trial.user_attrs.get("record") for trial in kept.get_trials(deepcopy=False))
         if best is not None:
             self.winners[shape] = best
         with self.reporting:
@@ -352,12 +303,10 @@ class _Sweep:
 
     def seeds(self, shape: GemmShape, points: Points) -> list[Point]:
         """Points to try first: defaults, the table's row, winners of near shapes, the model's favourites."""
-        defaults: list[Point] = [
-            (family, config) for family, space in self.spaces.items() for config in space.defaults
-        ]
+        defaults: list[Point] = [(family, config) for family, space in self.spaces.items() for config in space.defaults]
         row = load_dispatcher(self.device).choose(shape)
         incumbent: list[Point] = [(row.family, row.config)] if row.lookup.row else []
-        near = sorted(self.winners, key=lambda other: _distance(shape, other))[:NEIGHBOURS]
+        near = sorted(self.winners, key=lambda other: distance(shape, other))[:NEIGHBOURS]
         neighbours = [self.winners[other] for other in near]
         return unique([*defaults, *incumbent, *neighbours, *favourites(points.legal, shape, self.device)])
 
@@ -370,30 +319,3 @@ def _record(
         study=study, device=device, candidate=candidate, evaluation=evaluation,
         started=started, duration_s=seconds, versions=versions,
     )  # fmt: skip
-
-
-def _winners(frame: pd.DataFrame, device: DeviceKey) -> dict[GemmShape, Point]:
-    """Best point of each shape in earlier results for ``device``."""
-    mine = frame[(frame["arch"] == device.arch) & (frame["cu_count"] == device.cu_count)]
-    found: dict[GemmShape, Point] = {}
-    for _, rows in mine.groupby(["M", "N", "K"]):
-        records = rows.to_dict("records")
-        best = _best_point(records)
-        if best is not None:
-            found[GemmShape(*(int(records[0][name]) for name in ("M", "N", "K")))] = best
-    return found
-
-
-def _best_point(records: Iterable[Mapping[Any, Any] | None]) -> Point | None:
-    """The fastest point that a record says is ok: by measured time where there is one, else by predicted time."""
-    good = [record for record in records if record is not None and record.get("outcome") == "ok"]
-    measured = [record for record in good if record["evidence"] == "measured"]
-    column = "time_us" if measured else "predicted_us"
-    best = min(measured or good, key=lambda record: float(record[column]), default=None)
-    return None if best is None else point_of(best)
-
-
-def _distance(a: GemmShape, b: GemmShape) -> float:
-    """How unlike two shapes are: the sum of the ratios of their extents, as logarithms."""
-    ratios = ((a.M, b.M), (a.N, b.N), (a.K, b.K))
-    return sum(abs(math.log2(x / y)) for x, y in ratios)

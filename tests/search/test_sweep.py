@@ -24,7 +24,8 @@ from search.evaluate import Evaluation
 from search.offline import OfflineEvaluator
 from search.results import load
 from search.studies_file import only_writer
-from search.sweep import SweepRequest, make_evaluator, run_sweep
+from search.sweep import SweepRequest, run_sweep
+from search.targets import make_evaluator
 
 SHAPE = GemmShape(16, 2112, 7168)
 
@@ -52,7 +53,7 @@ def request(target: str, **rest: object) -> SweepRequest:
 def test_without_a_gpu_auto_searches_for_gfx950_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for target in ("auto", "gfx950"):
-        made = make_evaluator(request(target))
+        made = make_evaluator(target)
         made.close()
         assert isinstance(made, OfflineEvaluator)
         assert made.device == GFX950
@@ -67,7 +68,7 @@ def test_a_target_that_cannot_be_had_is_refused_in_one_line(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=reason):
-        make_evaluator(request(target))
+        make_evaluator(target)
 
 
 @pytest.mark.parametrize("jobs", [-1, 0, 100_000])
@@ -89,7 +90,7 @@ def test_a_cache_that_cannot_be_written_is_named_and_not_the_results(tmp_path: P
 def test_one_sweep_at_a_time_writes_whatever_the_place_is_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("search.sweep.make_evaluator", lambda request: FakeEvaluator())
+    monkeypatch.setattr("search.sweep.make_evaluator", lambda *_, **__: FakeEvaluator())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r").mkdir()
     (tmp_path / "link.db").symlink_to(tmp_path / "r" / "studies.db")
@@ -103,7 +104,7 @@ def test_one_sweep_at_a_time_writes_whatever_the_place_is_called(
 def test_a_full_disk_ends_the_sweep_with_one_line_and_the_same_command_goes_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("search.sweep.make_evaluator", lambda request: FakeEvaluator())
+    monkeypatch.setattr("search.sweep.make_evaluator", lambda *_, **__: FakeEvaluator())
     kept, store = optuna.Study.add_trial, []
 
     def until_full(study: optuna.Study, trial: Any) -> None:
@@ -160,7 +161,7 @@ def two_gpus() -> DeviceEvaluator:
 def test_several_gpus_search_one_shape_each_and_every_study_ends_with_its_finals(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("search.sweep.make_evaluator", lambda request: two_gpus())
+    monkeypatch.setattr("search.sweep.make_evaluator", lambda *_, **__: two_gpus())
     shapes = (SHAPE, GemmShape(4, 2880, 512), GemmShape(64, 3072, 1536))
     reporter = Quiet()
     run_sweep(SweepRequest(shapes, "local", families=("fused",), trials=12, results=tmp_path), reporter)
@@ -180,7 +181,7 @@ def test_several_gpus_search_one_shape_each_and_every_study_ends_with_its_finals
 def test_ctrl_c_with_several_gpus_ends_every_search_and_keeps_the_trials(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("search.sweep.make_evaluator", lambda request: two_gpus())
+    monkeypatch.setattr("search.sweep.make_evaluator", lambda *_, **__: two_gpus())
 
     class Impatient(Quiet):
         def study_done(self, progress: Any) -> None:

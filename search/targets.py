@@ -1,0 +1,68 @@
+"""What a sweep may search for, and the evaluator that judges candidates for it on this machine."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from kernels.device import GFX950, local_device
+from kernels.errors import InputError
+from kernels.spelling import instead_of
+from kernels.user_cache import default_cache
+from search.device import DeviceEvaluator
+from search.evaluate import Evaluator
+from search.offline import OfflineEvaluator
+from search.replay import PREFIX, ReplayEvaluator, is_replay
+from search.timing import COLD, WARM
+
+TARGETS = ("auto", "gfx950", "local", "replay:PATH")
+JOBS_PER_CORE = 4  # worker processes, at most
+
+
+def make_evaluator(target: str, *, jobs: int | None = None, warm: bool = False, cache: Path | None = None) -> Evaluator:
+    """The evaluator for ``target`` on this machine.
+
+    Args:
+        target: One of :data:`TARGETS`.
+        jobs: Worker processes; None takes one a core.
+        warm: Time with operands that stay in the GPU's cache.
+        cache: Folder of compiled kernels; None takes the user's cache folder.
+
+    Raises:
+        InputError: Unknown target, ``local`` on a machine without a GPU, a recorded sweep that cannot be read, or
+            a cache that cannot be written.
+    """
+    if is_replay(target):
+        return ReplayEvaluator(Path(target.removeprefix(PREFIX)))
+    if target not in TARGETS:
+        raise InputError(f"unknown target {target!r}; {instead_of(target, TARGETS)}")
+    local = None if target == "gfx950" else local_device()
+    if local is not None:
+        return DeviceEvaluator(local, jobs=jobs, protocol=WARM if warm else COLD)
+    if target == "local":
+        raise InputError("--target local: torch finds no GPU here; use --target gfx950 to search without one")
+    return OfflineEvaluator(GFX950, jobs=jobs, cache=_writable(cache or default_cache()))
+
+
+def check_jobs(jobs: int | None) -> None:
+    """Refuse numbers of worker processes that would only get into each other's way.
+
+    Raises:
+        InputError: Less than one, or more than :data:`JOBS_PER_CORE` for each core.
+    """
+    cores = len(os.sched_getaffinity(0))
+    most = JOBS_PER_CORE * cores
+    if jobs is not None and not 1 <= jobs <= most:
+        raise InputError(f"--jobs {jobs}: this machine lends {cores} cores; give 1 to {most}, or leave it out")
+
+
+def _writable(cache: Path) -> Path:
+    """``cache``, which is there and can be written."""
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache):
+            return cache
+    except OSError as error:
+        cure = "set XDG_CACHE_HOME to a folder that can be written"
+        raise InputError(f"{cache}: compiled kernels cannot be kept there ({error.strerror}); {cure}") from error

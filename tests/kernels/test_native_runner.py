@@ -33,6 +33,7 @@ STREAM = 0x5EA000
 READELF = llvm_tool("llvm-readelf")
 ADDRESSES = {"out": 0x7F0000001000, "a": 0x7F0000002000, "b": 0x7F0000003000, "a_scale": 0x7F0000004000,
              "b_scale": 0x7F0000005000}  # fmt: skip
+SOURCE = "k:" + 62 * "x"  # as long as the image that the stand-in keeps
 KERNEL = HipKernel("k", ("x_ptr", "M", "out_ptr", "N"), 128, "k.hip", {"FACTOR": 3}, ("ptr", "i32", "ptr", "i32"))
 
 
@@ -59,7 +60,7 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HipCache:
     )
     program.chmod(0o755)
     monkeypatch.setenv("MXFP4_HIP_COMPILER", str(program))
-    (tmp_path / "k.hip").write_text("x" * 64)
+    (tmp_path / "k.hip").write_text(SOURCE)
     return HipCache(tmp_path / "cache", tmp_path)
 
 
@@ -77,7 +78,7 @@ def catalogue_objects() -> list[CodeObject]:
 def test_a_hip_kernel_is_launched_with_its_arguments_in_c_layout(hip: FakeHip, builds: HipCache) -> None:
     hip.state.device = 2
     run = native_runner.native_runner(KERNEL, (5, 4, 3), HipRuntime(hip.library), builds, stream_of)
-    assert bytes(hip.state.image) == b"x" * 64
+    assert bytes(hip.state.image) == SOURCE.encode()
     run(0x1122334455667788, 7, 0xAA00000000, -1)
     # Written by hand: the second pointer starts at 16, the integer before it is followed by four bytes of nothing.
     assert hip.arguments == bytes.fromhex("8877665544332211 07000000 00000000 00000000aa000000 ffffffff")

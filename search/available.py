@@ -64,11 +64,17 @@ def no_code_objects(offline: bool) -> str | None:
     return None
 
 
+def aiter_installed() -> bool:
+    """Whether ``import aiter`` finds a package; a mere folder of that name, as of an unpacked wheel, is none."""
+    spec = importlib.util.find_spec("aiter")
+    return spec is not None and spec.origin is not None
+
+
 def no_aiter(offline: bool) -> str | None:
     """What is missing of AITER's Python package, which is not imported here."""
     if offline:
         return "AITER chooses its kernel when it is called, so it is measured on a GPU only"
-    if importlib.util.find_spec("aiter") is None:
+    if not aiter_installed():
         return "aiter is not installed: pip install amd-aiter on ROCm"
     return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import tempfile
@@ -25,6 +24,7 @@ from kernels.hip_compiler import LINKER, find_compiler
 from kernels.table_sources import user_tables
 from kernels.tables import is_stale, load_table, tables_folder
 from kernels.toolchain import LLVM_OLDEST, llvm_tool
+from search.available import aiter_installed
 
 Status = Literal["ok", "missing", "warning"]
 TRITON_RANGE = ((3, 6), (3, 9))  # tested minor versions, both ends included
@@ -148,7 +148,7 @@ def _aiter() -> Iterator[Check]:
         found, _, cure = str(error).partition(": ")
         yield Check("aiter kernels", "missing", f"staged_ck is left out: {found}", cure)
     version = _version("amd-aiter")
-    if version is None and importlib.util.find_spec("aiter") is None:
+    if version is None and not aiter_installed():
         yield Check("aiter", "missing", "the family aiter is left out", "pip install amd-aiter on ROCm")
     else:
         yield Check("aiter", "ok", version or "importable, not installed by pip")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from kernels.families import FAMILIES
 from kernels.hip_compiler import COMPILER_VARIABLE
 from kernels.native_config import StagedCkConfig
 from search import available
-from search.available import absence, available_spaces, config_absence
+from search.available import absence, aiter_installed, available_spaces, config_absence
 from search.space import load_spaces
 
 SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "spaces"
@@ -45,6 +46,18 @@ def test_each_missing_thing_is_named_with_its_cure() -> None:
     assert "set MXFP4_AITER to an AITER install" in (reasons["staged_ck"] or "")
     assert "measured on a GPU only" in (reasons["aiter"] or "")
     assert "pip install amd-aiter" in (absence("aiter", GFX950, offline=False) or "")
+
+
+@pytest.mark.parametrize("is_package", [True, False])
+def test_a_folder_named_aiter_without_code_is_no_installed_aiter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_package: bool
+) -> None:
+    (tmp_path / "aiter" / "aiter_meta").mkdir(parents=True)
+    if is_package:
+        (tmp_path / "aiter" / "__init__.py").touch()
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    importlib.invalidate_caches()
+    assert aiter_installed() is is_package
 
 
 @pytest.mark.usefixtures("complete")

@@ -53,7 +53,7 @@ class Planned:
 
     Args:
         plan: What runs.
-        choice: Its configuration and the table's answer. Where the compiler rejected the configuration of the
+        choice: Its configuration and the table's answer. Where this machine cannot use the configuration of the
             answer's row, the configuration is a default.
         graph: Whether the row asks for replay of a captured graph.
         only_device: Whether the process sees no other device, so that this one is always current.
@@ -74,7 +74,7 @@ class Statistics:
     Args:
         calls: Calls by the answer of the table: ``exact``, ``bucket``, ``above`` or ``miss``.
         shapes: Plans held by the same.
-        rejected: Configurations that the compiler rejected, so that a default serves instead.
+        rejected: Configurations that cannot be built or are not to be had here, so that a default serves instead.
     """
 
     calls: Mapping[How, int]
@@ -181,7 +181,7 @@ class Planner:
             except COMPILER_ERRORS as error:
                 reason = str(error).strip().partition("\n")[0]
                 self._rejected.append(f"{inputs.shape} {candidate.family}")
-                LOGGER.warning("%s: %s %s does not compile here (%s); a default serves",
+                LOGGER.warning("%s: %s %s cannot be used here (%s); a default serves",
                                inputs.shape, candidate.family, candidate.config, reason)  # fmt: skip
         return self._compile(last, inputs)
 

@@ -120,6 +120,8 @@ class StagedHipConfig(KernelConfig):
         one_of("num_stages", (1, 2, 3, 4)),
         Rule(lambda c, s, d: s.K < MAX_K, "K exceeds 2**23, which the kernel's offsets do not reach"),
         Rule(lambda c, s, d: c.BLOCK_M * s.N * 4 < OFFSET_SPAN, "BLOCK_M={BLOCK_M} rows of C exceed 2 GB"),
+        Rule(lambda c, s, d: c.BLOCK_M * (s.K // 2) < OFFSET_SPAN, "BLOCK_M={BLOCK_M} rows of A exceed 2 GB"),
+        Rule(lambda c, s, d: c.BLOCK_N * (s.K // 2) < OFFSET_SPAN, "BLOCK_N={BLOCK_N} rows of B exceed 2 GB"),
         Rule(lambda c, s, d: (c.BLOCK_K >= SCALED_K) & (c.BLOCK_K % SCALED_K == 0),
              "BLOCK_K={BLOCK_K} is no multiple of 256, the elements of K of a word of scales"),
         one_of("matrix_instr_nonkdim", (16, 32)),

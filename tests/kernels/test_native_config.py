@@ -42,6 +42,22 @@ def test_a_hip_tile_that_cannot_be_built_is_refused_with_its_reason(knobs: dict[
 
 
 @pytest.mark.parametrize(
+    ("knobs", "operand"),
+    [
+        ({"BLOCK_M": 1024, "BLOCK_N": 16, "waves_m": 8, "waves_n": 1, "num_stages": 1}, "A"),
+        ({"BLOCK_M": 16, "BLOCK_N": 1024, "waves_n": 4}, "B"),
+    ],
+)
+def test_an_operand_of_a_tile_stays_below_the_offset_of_lanes_that_are_outside(
+    knobs: dict[str, int], operand: str
+) -> None:
+    config = StagedHipConfig(**knobs)
+    assert config.check(GemmShape(1024, 1024, (1 << 22) - 64), GFX950) is None  # 1024 x 2**21 bytes: 2**31 less 2**15
+    refusal = config.check(GemmShape(1024, 1024, 1 << 22), GFX950)
+    assert refusal is not None and f"=1024 rows of {operand} exceed 2 GB" in refusal
+
+
+@pytest.mark.parametrize(
     "knobs",
     [
         {"BLOCK_M": 16, "BLOCK_N": 64},  # 16 columns a wave, of the 16-row instruction

@@ -284,7 +284,7 @@ def _run(command: Sequence[str], what: str, folder: Path, log: Path | None) -> N
 def _finish(command: Sequence[str], folder: Path) -> tuple[int, str]:
     """Exit status and output; where this process cannot wait, the wrapper and the compiler behind it end with it."""
     with subprocess.Popen(
-        command, cwd=folder, env=_environment(os.environ), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        command, cwd=folder, env=_environment(os.environ, folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, errors="replace", start_new_session=True,
     ) as process:  # fmt: skip
         try:
@@ -295,9 +295,10 @@ def _finish(command: Sequence[str], folder: Path) -> tuple[int, str]:
         return process.returncode, output
 
 
-def _environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Without the variables that add flags, which no key would know."""
-    return {name: value for name, value in given.items() if name not in ADDED_FLAGS} | ENVIRONMENT
+def _environment(given: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Without the variables that add flags, which no key would know; temporary files go to ``folder``."""
+    kept = {name: value for name, value in given.items() if name not in ADDED_FLAGS}
+    return {**kept, **ENVIRONMENT, "TMPDIR": str(folder)}
 
 
 def diagnostic(output: str) -> str:

@@ -279,6 +279,23 @@ def test_a_temporary_folder_without_room_is_named_with_the_cure(
         compile_hip(kernel(), compiler=compiler, folder=sources)
 
 
+@needs_compiler
+def test_variables_that_point_elsewhere_change_nothing(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (sources / "factor.h").write_text("#define FACTOR 3\n")
+    plain = compile_hip(kernel(), folder=sources).assembly
+    (tmp_path / "factor.h").write_text("#error another header of that name\n")
+    monkeypatch.chdir(tmp_path)
+    for name in ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"):
+        monkeypatch.setenv(name, str(tmp_path))
+    for name in ("TMPDIR", "GCC_EXEC_PREFIX", "COMPILER_PATH"):
+        monkeypatch.setenv(name, str(tmp_path / "gone"))
+    assert compile_hip(kernel(), folder=sources).assembly == plain
+    if find_compiler().linker() is not None:
+        assert assemble(plain)[:4] == b"\x7fELF"
+
+
 def test_a_compiler_named_from_the_current_folder_works_in_another(
     bare: Path, sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.formats import Mxfp4Tensor, quantize
 from kernels.hip_compiler import SOURCES, read_sources
-from kernels.hip_quantize import GROUPS, SOURCE, SYMBOL, THREADS, VECTORS, quantize_call, quantize_kernel
+from kernels.hip_quantize import GROUPS, SOURCE, SYMBOL, THREADS, VECTORS, hip_quantize_call, quantize_kernel
 from kernels.layouts import padded_scale_shape, unshuffle_scales
 from kernels.native import HipKernel
 from search.gpu import TorchGpu
@@ -141,7 +141,7 @@ class Quantizer:
         M, K = a.shape
         pointers = {"a_ptr": a.data_ptr(), "codes_ptr": codes.data_ptr(), "scale_ptr": scales.data_ptr()}
         packed = self.kernel.pack({**pointers, "M": M, "K": K, "stride_am": a.stride(0)})
-        self.driver.launch(self.function, quantize_call(M, K, self.kernel).grid, self.kernel.threads, packed)
+        self.driver.launch(self.function, hip_quantize_call(M, K, self.kernel).grid, self.kernel.threads, packed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ def quantize_kernel(threads: int, groups: int, vector: int) -> HipKernel:
     )
 
 
-def quantize_call(
+def hip_quantize_call(
     M: int, K: int, kernel: HipKernel, *,
     a: str = "a", codes: str = "codes", scale: str = "a_scale", stride_am: int | None = None,
 ) -> KernelCall:  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kernels import aiter_library, hip_quantize
@@ -76,8 +75,7 @@ def _types(kind: ArgumentType, names: tuple[str, ...]) -> tuple[ArgumentType, ..
 
 def _hip_quantize_call(shape: GemmShape, config: StagedHipConfig | StagedCkConfig, stride_am: int) -> KernelCall:
     kernel = hip_quantize.quantize_kernel(config.QUANT_THREADS, config.QUANT_GROUPS, config.QUANT_VECTOR)
-    call = hip_quantize.quantize_call(shape.M, shape.K, kernel, codes="a_codes")
-    return replace(call, args={**call.args, "stride_am": stride_am})
+    return hip_quantize.hip_quantize_call(shape.M, shape.K, kernel, codes="a_codes", stride_am=stride_am)
 
 
 def staged_ck(shape: GemmShape, config: StagedCkConfig, stride_am: int) -> Program:

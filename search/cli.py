@@ -121,6 +121,8 @@ def export(
     if format == SUBMISSION:
         from search.formats.gpumode import write_submission  # loads torch
 
+        if storage is not None or results != RESULTS:
+            raise InputError(f"--format {SUBMISSION} writes a table: export the results into one, then give --table")
         console.print(
             f"{write_submission(table, output)}: kernels and configurations of the ten shapes", soft_wrap=True
         )

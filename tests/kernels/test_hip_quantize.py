@@ -19,7 +19,7 @@ import torch
 from kernels.errors import InputError
 from kernels.formats import Mxfp4Tensor, quantize
 from kernels.hip_compiler import SOURCES, compile_hip, find_compiler
-from kernels.hip_quantize import GROUPS, SOURCE, SYMBOL, THREADS, VECTORS, quantize_call, quantize_kernel
+from kernels.hip_quantize import GROUPS, SOURCE, SYMBOL, THREADS, VECTORS, hip_quantize_call, quantize_kernel
 from kernels.layouts import padded_scale_shape, unshuffle_scales
 from kernels.native import HipKernel
 from search.gfx950.simulator import Kernel, Launch, SimulationResult, load_assembly, simulate
@@ -83,7 +83,7 @@ def launch(
     codes, scales = (np.zeros(shape, np.uint8) for shape in ((M, K // 2), padded_scale_shape(M, K // 32)))
     if fill:
         codes[...] = scales[...] = fill
-    call = quantize_call(M, K, kernel, stride_am=stride)
+    call = hip_quantize_call(M, K, kernel, stride_am=stride)
     arrays = {"a_ptr": storage, "codes_ptr": codes, "scale_ptr": scales}
     integers = {name: value for name, value in call.args.items() if isinstance(value, int)}
 
@@ -253,4 +253,4 @@ def test_parameters_that_do_not_exist(parameters: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("M, K", [(0, 64), (1, 0), (1, 96)])
 def test_extents_that_cannot_be_quantised(M: int, K: int) -> None:
     with pytest.raises(ValueError, match="cannot quantise"):
-        quantize_call(M, K, quantize_kernel(64, 1, 8))
+        hip_quantize_call(M, K, quantize_kernel(64, 1, 8))

@@ -292,3 +292,9 @@ def test_commands_load_only_what_they_need(
     assert done.returncode in (0, 1), done.stderr
     loaded = json.loads(done.stderr.splitlines()[-1])
     assert "typer" in loaded and unloaded & set(loaded) == set()
+
+
+def test_a_submission_is_written_from_a_table_and_not_from_results(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["export", "--format", "gpumode", "--results", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "give --table" in done.stderr

@@ -14,6 +14,8 @@ from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from kernels.errors import InputError
+
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 START_TIMEOUT_S = 120.0  # importing torch and Triton on a loaded machine
@@ -179,6 +181,9 @@ def _work(pipe: Connection, function: Callable[[Any], Any], initialize: Callable
             return
         try:
             answer = function(task)
+        except InputError as error:  # a full disk, a compiler that is gone: its line says it all
+            pipe.send((error, None))
+            os._exit(0)  # libraries have much to say of an orderly end
         except BaseException as error:
             pipe.send((error, None))
             raise  # the traceback goes to the error stream, and a new process takes over

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kernels.errors import InputError
 from search.worker import WorkerDied, WorkerPool, WorkerTimedOut
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,8 @@ def act(task: str) -> str:
         time.sleep(600)
     if task == "bug":
         raise ZeroDivisionError("a bug in the evaluator")
+    if task == "full disk":
+        raise InputError("/tmp: No space left on device")
     if task == "frozen":
         return str(gc.get_freeze_count())
     return f"{task} by {os.getpid()}"
@@ -91,6 +94,20 @@ def test_a_bug_reaches_the_caller_as_itself(pool: WorkerPool[str, str]) -> None:
     with pytest.raises(ZeroDivisionError, match="a bug"):
         pool.submit("bug", timeout_s=60).result()
     assert answers(pool) == "work"
+
+
+@pytest.mark.parametrize(
+    ("task", "error", "told"), [("bug", ZeroDivisionError, True), ("full disk", InputError, False)]
+)
+def test_only_a_bug_leaves_a_traceback(
+    task: str, error: type[Exception], told: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    workers = WorkerPool(act, count=1)
+    with pytest.raises(error):
+        workers.submit(task, timeout_s=60).result()
+    assert workers.submit("work", timeout_s=60).result().startswith("work by")
+    workers.close()
+    assert ("Traceback" in capfd.readouterr().err) is told
 
 
 def test_a_worker_killed_from_outside_fails_its_own_task_only(pool: WorkerPool[str, str]) -> None:

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.code_objects import K_STEP, CodeObject, find_catalogue
 from kernels.errors import InputError

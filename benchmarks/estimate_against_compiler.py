@@ -12,11 +12,14 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.device import GFX950
 from kernels.errors import CompileError

@@ -14,6 +14,7 @@ import argparse
 import json
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -24,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.config import TileConfig
 from kernels.device import GFX950

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.device import GFX950
 from kernels.errors import KernelError

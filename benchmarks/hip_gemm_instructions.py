@@ -14,10 +14,14 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 from code_object_instructions import checked_depths
 
 from kernels.code_objects import K_STEP, Catalogue, find_catalogue

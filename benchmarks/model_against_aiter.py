@@ -10,12 +10,15 @@ the model places the winner among the tiles, not by how much the other tiles are
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.errors import InputError
 from search.gfx950.estimate import estimate_code_object_work, estimate_gemm_work, estimate_reduce_work

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,13 @@ def test_a_missing_gpu_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_every_benchmark_finds_the_project_from_any_folder(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    ours = [i for i, line in enumerate(lines) if re.match(r"from (kernels|search)\b", line)]
+    assert lines.index("sys.path.insert(0, str(Path(__file__).resolve().parent.parent))") < min(ours)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_every_benchmark_answers_mistakes_so(path: Path) -> None:
     main = ast.parse(path.read_text()).body[-1]
     assert isinstance(main, ast.If) and isinstance(main.body[0], ast.With)
@@ -55,9 +63,10 @@ def test_every_benchmark_answers_mistakes_so(path: Path) -> None:
 def test_a_benchmark_asked_for_nonsense_says_so_in_one_line(
     tmp_path: Path, script: str, arguments: list[str], message: str
 ) -> None:
+    bare = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), *arguments],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+        cwd=tmp_path, env=bare, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, ""), done.stderr[-500:]
     assert done.stderr.startswith("error: ") and message in done.stderr and done.stderr.count("\n") == 1

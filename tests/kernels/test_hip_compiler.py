@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from installed_hip import needs_compiler
 
 from kernels import hip_compiler, toolchain
 from kernels.errors import InputError, KernelError, TimedOutError
@@ -44,16 +45,6 @@ def sources(tmp_path: Path) -> Path:
     (folder / "factor.h").write_text("#pragma once\n")
     (folder / "other.h").write_text("")
     return folder
-
-
-def installed() -> HipCompiler | None:
-    try:
-        return find_compiler()
-    except InputError:
-        return None
-
-
-needs_compiler = pytest.mark.skipif(installed() is None, reason="no HIP compiler")
 
 
 def fake_compiler(path: Path, version: str = "clang version 21.0.0", body: str = "") -> Path:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from installed_hip import needs_compiler
 
-from kernels.errors import InputError
 from kernels.formats import Mxfp4Tensor, quantize
-from kernels.hip_compiler import SOURCES, compile_hip, find_compiler
+from kernels.hip_compiler import SOURCES, compile_hip
 from kernels.hip_quantize import GROUPS, SOURCE, SYMBOL, THREADS, VECTORS, hip_quantize_call, quantize_kernel
 from kernels.layouts import padded_scale_shape, unshuffle_scales
 from kernels.native import HipKernel
@@ -31,15 +31,7 @@ PATHS = ("hardware", "portable")
 TAILS = ((1, 64), (17, 448), (33, 576), (65, 320))  # rows and columns that fill no tile
 
 
-def compiler_is_missing() -> bool:
-    try:
-        find_compiler()
-    except InputError:
-        return True
-    return False
-
-
-pytestmark = pytest.mark.skipif(compiler_is_missing(), reason="no HIP compiler")
+pytestmark = needs_compiler
 
 
 @functools.cache

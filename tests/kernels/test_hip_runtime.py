@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import fake_amdhip64
 import pytest
 from fake_amdhip64 import INVALID_HANDLE, NO_BINARY, NO_DEVICE, NOT_FOUND, FakeHip
 
 from kernels.hip_runtime import ArgumentBuffer, HipError, HipFunction, HipRuntime, mapped_library
 
 IMAGE = b"\x7fELF" + bytes(range(60))
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fake_amdhip64.build(tmp_path_factory.mktemp("hip"))
-
-
-@pytest.fixture
-def hip(library: Path) -> FakeHip:
-    fake = FakeHip(library)
-    fake.reset()
-    return fake
 
 
 def test_a_function_is_found_in_the_code_object_and_described(hip: FakeHip) -> None:

@@ -6,7 +6,6 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-import fake_amdhip64
 import pytest
 from fake_amdhip64 import FakeHip
 
@@ -26,11 +25,6 @@ A, B, B_SCALE, OUT, WORK = (0x7F00_0000_0000 + (i << 20) for i in range(1, 6))
 CODES, SCALES = WORK, WORK + 8448
 SHAPE = GemmShape(33, 512, 512)
 STRIDE_AM = 640
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fake_amdhip64.build(tmp_path_factory.mktemp("hip"))
 
 
 @pytest.fixture

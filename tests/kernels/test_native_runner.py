@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import fake_amdhip64
 import pytest
 import torch
 from fake_amdhip64 import NO_DEVICE, FakeHip
@@ -35,18 +34,6 @@ ADDRESSES = {"out": 0x7F0000001000, "a": 0x7F0000002000, "b": 0x7F0000003000, "a
              "b_scale": 0x7F0000005000}  # fmt: skip
 SOURCE = "k:" + 62 * "x"  # as long as the image that the stand-in keeps
 KERNEL = HipKernel("k", ("x_ptr", "M", "out_ptr", "N"), 128, "k.hip", {"FACTOR": 3}, ("ptr", "i32", "ptr", "i32"))
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fake_amdhip64.build(tmp_path_factory.mktemp("hip"))
-
-
-@pytest.fixture
-def hip(library: Path) -> FakeHip:
-    fake = FakeHip(library)
-    fake.reset()
-    return fake
 
 
 @pytest.fixture

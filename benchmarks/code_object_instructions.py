@@ -24,7 +24,7 @@ from kernels.code_objects import K_STEP, CodeObject, find_catalogue
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from search.gfx950.code_object_check import random_operands, run_checked
-from search.gfx950.simulator import Histogram, InstructionClass, Kernel, load_code_object
+from search.gfx950.simulator import Histogram, InstructionClass, load_code_object
 from search.text_table import TextTable
 from search.user_errors import one_line_errors
 
@@ -59,19 +59,36 @@ COLUMNS: Mapping[str, Callable[[Histogram], float]] = {
 }
 
 
-def counts(code_object: CodeObject, kernel: Kernel, K: int) -> dict[str, float]:
-    """Columns of one whole tile at ``K``; the result is compared with the reference."""
-    tile_m, tile_n = code_object.tile
-    run = run_checked(kernel, code_object, random_operands(GemmShape(tile_m, tile_n, K), seed=1))
-    return {name: count(run.histogram) for name, count in COLUMNS.items()}
+def executed(code_object: CodeObject) -> Callable[[int], Histogram]:
+    """Instructions of one whole tile at a given K; the result is compared with the reference."""
+    kernel = load_code_object(code_object.path, code_object.symbol)
+
+    def run(K: int) -> Histogram:
+        operands = random_operands(GemmShape(*code_object.tile, K), seed=1)
+        return run_checked(kernel, code_object, operands).histogram
+
+    return run
+
+
+def step_counts(
+    columns: Mapping[str, Callable[[Histogram], float]], run: Callable[[int], Histogram], short: int, long: int
+) -> tuple[dict[str, float], float]:
+    """Counts of one step of K, and the ``all`` of what is outside of the loop.
+
+    Args:
+        columns: What to count, with a column ``all``.
+        run: Executes a tile at a given K.
+        short: K of one run.
+        long: K of the other.
+    """
+    few, many = run(short), run(long)
+    step = {name: (count(many) - count(few)) * K_STEP / (long - short) for name, count in columns.items()}
+    return step, columns["all"](few) - step["all"] * short / K_STEP
 
 
 def row(code_object: CodeObject, short: int, long: int) -> tuple[str, ...]:
     """Cells of one kernel: a step's counts, the clocks of the matrix core, and all instructions outside of the loop."""
-    kernel = load_code_object(code_object.path, code_object.symbol)
-    at_short, at_long = counts(code_object, kernel, short), counts(code_object, kernel, long)
-    step = {name: (at_long[name] - at_short[name]) * K_STEP / (long - short) for name in COLUMNS}
-    outside = at_short["all"] - step["all"] * short / K_STEP
+    step, outside = step_counts(COLUMNS, executed(code_object), short, long)
     return (str(code_object), *(f"{value:g}" for value in step.values()), f"{step['mfma'] * MATRIX_CLKS:g}",
             f"{outside:g}")  # fmt: skip
 

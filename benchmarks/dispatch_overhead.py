@@ -57,7 +57,8 @@ class Timed:
     device_us: float | None
 
 
-def _host_and_wall(call: Launch) -> tuple[float, float]:
+def host_and_wall_us(call: Launch) -> tuple[float, float]:
+    """Until the calls have returned, and until the GPU is done too, each a call of ``HOST_CALLS``."""
     torch.cuda.synchronize()
     start = time.perf_counter()
     for _ in range(HOST_CALLS):
@@ -95,7 +96,7 @@ def measure(ways: Mapping[str, Launch], repeats: int, *, device: bool = True) ->
     on_device: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name, call in ways.items():
-            host[name].append(_host_and_wall(call))
+            host[name].append(host_and_wall_us(call))
             if device:
                 on_device[name].append(_device_us(graphs[name].replay, GRAPH_CALLS))
     return {

@@ -21,7 +21,6 @@ import itertools
 import json
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,8 @@ import torch
 import triton
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from dispatch_overhead import host_and_wall_us
 
 from kernels.config import SplitKWorkspaceConfig, StagedConfig, TileConfig
 from kernels.defaults import default_choice
@@ -48,7 +49,7 @@ Row = dict[str, object]
 ROWS = (1, 2, 4, 8, 16)
 LAYERS = ((2880, 512), (2112, 7168))  # N, K of the competition
 WAYS = ("plain", "plain out", "graph", "graph out", "graph, new place", "copies")
-HOST_CALLS, QUEUED_CALLS = 100, 50
+QUEUED_CALLS = 50
 SLEEP_CYCLES = 8_000_000  # 4 ms at 2 GHz: longer than the host needs for QUEUED_CALLS calls
 
 
@@ -110,16 +111,6 @@ def _ways(dispatcher: Dispatcher, a: torch.Tensor, weight: PackedWeight) -> dict
     return dict(zip(WAYS, calls, strict=True))
 
 
-def _host_and_wall(call: Call) -> tuple[float, float]:
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(HOST_CALLS):
-        call()
-    returned = time.perf_counter()
-    torch.cuda.synchronize()
-    return (returned - start) / HOST_CALLS * 1e6, (time.perf_counter() - start) / HOST_CALLS * 1e6
-
-
 def _device(call: Call) -> float:
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     torch.cuda._sleep(SLEEP_CYCLES)  # type: ignore[no-untyped-call]
@@ -149,7 +140,7 @@ def measure(dispatcher: Dispatcher, shape: GemmShape, repeats: int) -> list[Row]
     samples: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name, call in ways.items():
-            samples[name].append((*_host_and_wall(call), _device(call)))
+            samples[name].append((*host_and_wall_us(call), _device(call)))
     rows: list[Row] = []
     for name, times in samples.items():
         host, wall, device = (statistics.median(column) for column in zip(*times, strict=True))

@@ -22,7 +22,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from code_object_instructions import checked_depths
+from code_object_instructions import checked_depths, executed, of_class, step_counts
 
 from kernels.code_objects import K_STEP, Catalogue, find_catalogue
 from kernels.errors import InputError
@@ -30,9 +30,9 @@ from kernels.hip_compiler import compile_hip
 from kernels.native_config import StagedHipConfig
 from kernels.native_programs import gemm_kernel
 from kernels.problem import GemmShape
-from search.gfx950 import code_object_check, hip_gemm_check
+from search.gfx950 import hip_gemm_check
 from search.gfx950.code_object_check import random_operands
-from search.gfx950.simulator import Histogram, InstructionClass, load_assembly, load_code_object
+from search.gfx950.simulator import Histogram, InstructionClass, load_assembly
 from search.text_table import TextTable
 from search.user_errors import one_line_errors
 
@@ -63,11 +63,6 @@ def count_of(pattern: str) -> Callable[[Histogram], float]:
     )
 
 
-def class_of(kind: InstructionClass) -> Callable[[Histogram], float]:
-    """Instructions of a class per wave."""
-    return lambda histogram: histogram.by_class[kind] / histogram.waves
-
-
 def mfma_clks(histogram: Histogram) -> float:
     """Clocks that a SIMD's matrix core is busy."""
     busy = sum(
@@ -80,15 +75,15 @@ def mfma_clks(histogram: Histogram) -> float:
 
 
 COLUMNS: Mapping[str, Callable[[Histogram], float]] = {
-    "mfma": class_of(InstructionClass.MFMA),
-    "valu": class_of(InstructionClass.VALU),
+    "mfma": of_class(InstructionClass.MFMA),
+    "valu": of_class(InstructionClass.VALU),
     "lds_reads": count_of("ds_read.*"),
     "direct": count_of("buffer_load.* lds"),
     "load_x4": count_of("buffer_load_dwordx4 (?!.* lds).*"),
     "load_x1": count_of("buffer_load_dword (?!.* lds).*"),
-    "scalar": class_of(InstructionClass.SCALAR),
-    "waits": class_of(InstructionClass.WAIT),
-    "barriers": class_of(InstructionClass.BARRIER),
+    "scalar": of_class(InstructionClass.SCALAR),
+    "waits": of_class(InstructionClass.WAIT),
+    "barriers": of_class(InstructionClass.BARRIER),
     "all": lambda histogram: histogram.total / histogram.waves,
     "mfma_clks": mfma_clks,
 }
@@ -96,10 +91,7 @@ COLUMNS: Mapping[str, Callable[[Histogram], float]] = {
 
 def a_step(run: Callable[[int], Histogram], short: int, long: int) -> tuple[str, ...]:
     """Cells: a step's counts, and all instructions outside of the loop."""
-    few, many = run(short), run(long)
-    steps = (long - short) / K_STEP
-    step = {name: (count(many) - count(few)) / steps for name, count in COLUMNS.items()}
-    outside = COLUMNS["all"](few) - step["all"] * short / K_STEP
+    step, outside = step_counts(COLUMNS, run, short, long)
     return (*(f"{value:.4g}" for value in step.values()), f"{outside:.0f}")
 
 
@@ -122,14 +114,7 @@ def ours(config: StagedHipConfig, short: int, long: int) -> tuple[str, ...]:
 
 def theirs(catalogue: Catalogue, BLOCK_M: int, BLOCK_N: int, short: int, long: int) -> tuple[str, ...]:
     """The row of AITER's kernel of a tile."""
-    code_object = catalogue.find(BLOCK_M, BLOCK_N)
-    kernel = load_code_object(code_object.path, code_object.symbol)
-
-    def run(K: int) -> Histogram:
-        return code_object_check.run_checked(
-            kernel, code_object, random_operands(GemmShape(BLOCK_M, BLOCK_N, K), seed=1)
-        ).histogram
-
+    run = executed(catalogue.find(BLOCK_M, BLOCK_N))
     return (f"{BLOCK_M}x{BLOCK_N}", "AITER", "1x4", *a_step(run, short, long), "512", "0")
 
 

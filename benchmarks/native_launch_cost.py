@@ -27,19 +27,18 @@ import torch.cuda._utils as torch_binding
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.hip_runtime import ArgumentBuffer, HipRuntime
-from kernels.native import HipKernel
+from kernels.native_config import StagedHipConfig
+from kernels.native_programs import gemm_kernel
 from kernels.native_runner import native_runner
 from search.text_table import TextTable
 from search.user_errors import one_line_errors
 
 Launch = Callable[[], object]
 SOURCE = Path(__file__).resolve().parent.parent / "tests" / "kernels" / "fake_amdhip64.c"
-POINTERS = tuple(f"{name}_ptr" for name in ("codes", "a_scale", "b", "b_scale", "out"))
-INTEGERS = ("M", "N", "K", "stride_om", "split_k", "GROUP_M", "num_xcds")
 VALUES = (*range(0x7F0000000000, 0x7F0000005000, 0x1000), 16, 2112, 7168, 2112, 7, 4, 8)
-GRID, THREADS, STREAM = (33, 7, 1), 256, 0x5EA000
+GRID, STREAM = (33, 7, 1), 0x5EA000
 IMAGE = b"\x7fELF" + bytes(60)
-KERNEL = HipKernel("mxfp4_gemm", POINTERS + INTEGERS, THREADS, "gemm.hip", {}, ("ptr",) * 5 + ("i32",) * 7)
+KERNEL = gemm_kernel(StagedHipConfig())
 
 
 def build_library(folder: Path) -> Path:
@@ -61,7 +60,7 @@ def product(library: Path) -> Launch:
 def bare_ctypes(library: Path) -> Launch:
     """The same call through ctypes with arguments that are packed already."""
     runtime = HipRuntime(library)
-    launch = runtime.launcher(runtime.load(IMAGE, KERNEL.name), GRID, THREADS)
+    launch = runtime.launcher(runtime.load(IMAGE, KERNEL.name), GRID, KERNEL.threads)
     arguments = ArgumentBuffer(68)
     return lambda: launch(STREAM, arguments)
 
@@ -79,7 +78,7 @@ def torch_own(library: Path) -> Launch:
     torch_binding._get_gpu_runtime_library = lambda: runtime  # type: ignore[assignment,return-value]
     kernel = torch_binding._CudaKernel(ctypes.c_void_p(1), ctypes.c_void_p(1))
     stream = SimpleNamespace(_as_parameter_=ctypes.c_void_p(STREAM))
-    return lambda: kernel(GRID, (THREADS, 1, 1), list(VALUES), 0, stream)
+    return lambda: kernel(GRID, (KERNEL.threads, 1, 1), list(VALUES), 0, stream)
 
 
 def hip_python(library: Path, *, packed: bool) -> Launch | None:
@@ -93,7 +92,7 @@ def hip_python(library: Path, *, packed: bool) -> Launch | None:
     pack = struct.Struct("<5Q7i").pack_into
     buffer = ArgumentBuffer(68)
     extra = ctypes.addressof(buffer.extra)
-    block = (THREADS, 1, 1, 0, STREAM, None)
+    block = (KERNEL.threads, 1, 1, 0, STREAM, None)
 
     def with_buffer() -> None:
         pack(buffer.memory, 0, *VALUES)

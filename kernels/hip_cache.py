@@ -36,14 +36,7 @@ from kernels.native import HipKernel
 from kernels.user_cache import default_cache
 
 SCHEMA: Final = 1
-_UNREADABLE: Final = (
-    OSError,
-    EOFError,
-    zlib.error,
-    ValueError,
-    KeyError,
-    TypeError,
-)  # of a torn or foreign file
+_UNREADABLE: Final = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError)  # of a torn or foreign file
 
 Failure = HipCompileError | TimedOutError  # what the same sources and compiler will meet again
 

@@ -289,9 +289,9 @@ def _finish(command: Sequence[str], folder: Path) -> tuple[int, str]:
     ) as process:  # fmt: skip
         try:
             output, _ = process.communicate(timeout=TIMEOUT_S)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
         return process.returncode, output
 
 

@@ -65,9 +65,14 @@ def _wave_part_fits(block: str, waves: str) -> Rule:
     return Rule(holds, reason)
 
 
+def hip_lds_bytes(BLOCK_M: Any, BLOCK_K: Any, waves: Any, num_stages: Any) -> Any:
+    """LDS of a workgroup of the HIP GEMM: its stages of A, each rounded up to whole copies by all lanes."""
+    copy_bytes = LANES * waves * LOAD_BYTES  # that all lanes load at once
+    return num_stages * (-(-(BLOCK_M * BLOCK_K // 2) // copy_bytes) * copy_bytes)
+
+
 def _stages_fit(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
-    copy_bytes = LANES * c.waves_m * c.waves_n * LOAD_BYTES  # that all lanes load at once
-    return c.num_stages * (-(-(c.BLOCK_M * c.BLOCK_K // 2) // copy_bytes) * copy_bytes) <= LDS_BYTES
+    return hip_lds_bytes(c.BLOCK_M, c.BLOCK_K, c.waves_m * c.waves_n, c.num_stages) <= LDS_BYTES
 
 
 def _accumulators_fit(c: Any, shape: GemmShape, device: DeviceKey) -> Any:

@@ -6,7 +6,7 @@ A check that executes a few tiles of a large problem asks each launch for the wo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -116,9 +116,23 @@ class RowCoverage:
         return rows, columns
 
 
+QUANTIZE_COLUMNS = 256  # of A, that a workgroup of hip/quantize.hip works on side by side
+
+
+def quantize_height(threads: Any, groups: Any, vector: Any) -> Any:
+    """How many teams of a workgroup of ``hip/quantize.hip`` are above each other; numbers, or arrays of them.
+
+    Args:
+        threads: Of a workgroup.
+        groups: Blocks of a team, 1, 2 or 4; with 4 they lie 4 groups apart, in two columns of teams' width.
+        vector: Values of a block that one lane holds.
+    """
+    return threads * vector // 32 // (8 - 4 * (groups == 4))
+
+
 @dataclass(frozen=True)
 class QuantizeCoverage:
-    """Workgroups of ``hip/quantize.hip`` over A [M, K]: 256 columns wide, numbered along K first.
+    """Workgroups of ``hip/quantize.hip`` over A [M, K]: ``QUANTIZE_COLUMNS`` wide, numbered along K first.
 
     Args:
         M: Rows of A.
@@ -143,12 +157,12 @@ class QuantizeCoverage:
 
     @property
     def _tiles_k(self) -> int:
-        return -(-self.K // 256)
+        return -(-self.K // QUANTIZE_COLUMNS)
 
     @property
     def _height(self) -> int:
-        """How many teams of a workgroup are above each other."""
-        return self.threads * self.vector // 32 // (4 if self.groups == 4 else 8)
+        height: int = quantize_height(self.threads, self.groups, self.vector)
+        return height
 
     def _tile_row(self, row: int) -> int:
         team = row // 32 * 16 + row % 16 if self.groups > 1 else row

@@ -208,10 +208,9 @@ class _Sweep:
             try:
                 for study in studies:
                     study.result()
-            except BaseException:
+            finally:  # after the last study, or an error of one
                 pool.shutdown(wait=False, cancel_futures=True)
                 self.evaluator.close()  # cancels what the threads wait for
-                raise
 
     def search_within(self, index: int, end_s: float | None, lanes: int) -> None:
         """Search one shape; of the time that is left it takes an equal share."""

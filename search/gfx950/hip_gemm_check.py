@@ -11,15 +11,15 @@ import torch
 
 from kernels.errors import WrongResultError
 from kernels.native_config import StagedHipConfig
-from kernels.native_programs import gemm_kernel
-from kernels.tiling import GridIndex, TileCoverage
+from kernels.native_programs import GEMM_POINTERS, staged_hip
+from kernels.program import KernelCall
+from kernels.tiling import GridIndex
 from search.gfx950.code_object_check import UNWRITTEN, CheckedRun, Operands, Tile
 from search.gfx950.simulator import Buffer, Histogram, Kernel, Launch, simulate
 from search.tolerance import judge_result
 
 Array = npt.NDArray[Any]
 GUARD_COLUMNS: Final = 48  # between the rows of C, that nobody may touch
-POINTERS: Final = ("codes_ptr", "a_scale_ptr", "b_ptr", "b_scale_ptr", "out_ptr")
 
 
 def run_checked(kernel: Kernel, config: StagedHipConfig, operands: Operands, tiles: Sequence[Tile] = ()) -> CheckedRun:
@@ -38,13 +38,12 @@ def run_checked(kernel: Kernel, config: StagedHipConfig, operands: Operands, til
         SimulationError: The simulator does not model an instruction.
     """
     shape = operands.shape
-    coverage = TileCoverage(
-        shape.M, shape.N, config.BLOCK_M, config.BLOCK_N, config.GROUP_M, config.num_xcds, config.split_k
-    )
+    call = staged_hip(shape, config, shape.K).calls[1]
+    coverage = call.coverage
     regions = [coverage.extent(*tile) for tile in tiles or [(range(shape.M), range(shape.N))]]
     chosen = [index for region in regions for index in coverage.workgroups(*region)]
     bits = _blank_output(config, operands)
-    histogram = _execute(kernel, config, operands, bits, list(dict.fromkeys(chosen)))
+    histogram = _execute(kernel, call, operands, bits, list(dict.fromkeys(chosen)))
     errors = [_compare(bits, operands, region) for region in regions]
     blank = np.iinfo(bits.dtype).max
     for rows, columns in regions:
@@ -64,23 +63,21 @@ def _blank_output(config: StagedHipConfig, operands: Operands) -> Array:
 
 
 def _execute(
-    kernel: Kernel, config: StagedHipConfig, operands: Operands, bits: Array, chosen: list[GridIndex]
+    kernel: Kernel, call: KernelCall, operands: Operands, bits: Array, chosen: list[GridIndex]
 ) -> Histogram:
-    shape = operands.shape
-    packed = gemm_kernel(config)
-    integers = {
-        "M": shape.M, "N": shape.N, "K": shape.K, "stride_om": bits.shape[-1], "split_k": config.split_k,
-        "GROUP_M": config.GROUP_M, "num_xcds": config.num_xcds,
-    }  # fmt: skip
+    integers = {name: value for name, value in call.args.items() if isinstance(value, int)}
+    integers["stride_om"] = bits.shape[-1]
     inputs = (operands.codes, operands.scales, operands.weight.data, operands.weight.scale)
     arrays: list[Array | Buffer] = [tensor.numpy() for tensor in inputs]
     arrays.append(Buffer(bits, initialised=False))
 
     def pack(addresses: Mapping[str, int]) -> bytes:
-        return packed.pack({name: addresses[name] for name in POINTERS} | integers)
+        packed: bytes = call.kernel.pack({name: addresses[name] for name in GEMM_POINTERS} | integers)
+        return packed
 
-    grid = (-(-shape.M // config.BLOCK_M) * -(-shape.N // config.BLOCK_N), config.split_k, 1)
-    launch = Launch(dict(zip(POINTERS, arrays, strict=True)), grid, (packed.threads, 1, 1), pack=pack)
+    launch = Launch(
+        dict(zip(GEMM_POINTERS, arrays, strict=True)), call.grid, (call.kernel.threads, 1, 1), pack=pack
+    )
     result = simulate(kernel, launch, chosen)
     if result.findings:
         raise WrongResultError(f"{result.findings[0]} (and {len(result.findings) - 1} more findings)")

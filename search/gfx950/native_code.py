@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernels.errors import InputError, UnavailableError
 from kernels.hip_cache import HipCache
-from kernels.hip_compiler import build_key, find_compiler
+from kernels.hip_compiler import HipBuild, build_key, find_compiler
 from kernels.native import HipKernel, PrebuiltKernel
 from search.gfx950.assembly import METADATA, METADATA_KEYS, Analysis, Resources
 from search.gfx950.compile import ARCH, WAVE_SIZE, CompiledKernel
@@ -38,10 +38,11 @@ def build_hip(kernel: HipKernel, cache: Path) -> tuple[CompiledKernel, bool]:
         compiler = find_compiler()
     except InputError as error:
         raise UnavailableError(str(error)) from error
-    cached = builds.load(build_key(kernel, ARCH, compiler)) is not None
-    built = builds.build(kernel, ARCH, compiler)
+    known = builds.load(build_key(kernel, ARCH, compiler))
+    built = known if isinstance(known, HipBuild) else builds.build(kernel, ARCH, compiler)
     waves = kernel.threads // WAVE_SIZE
-    return CompiledKernel(kernel.name, ARCH, built.compiler, waves, 0, built.compile_s, built.assembly), cached
+    code = CompiledKernel(kernel.name, ARCH, built.compiler, waves, 0, built.compile_s, built.assembly)
+    return code, known is not None
 
 
 def read_code_object(kernel: PrebuiltKernel) -> tuple[CompiledKernel, Analysis]:

@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from kernels.code_objects import K_STEP
+from kernels.native_config import SCALED_K, hip_lds_bytes
 from kernels.problem import GemmShape
+from kernels.tiling import QUANTIZE_COLUMNS, quantize_height
 from search.gfx950.estimate import (
     estimate_code_object_work,
     estimate_quantize_work,
@@ -23,9 +26,6 @@ from search.gfx950.timing_model import CallWork
 # Of clang 22's code of kernels/hip/gemm.hip.
 STEP_VALU = 10.0  # vector instructions of a wave and step
 BASE_VGPRS = 30.0  # registers of a lane besides accumulators and operands
-SCALED_K = 256  # elements of K of a word of scales
-TEAM_COLUMNS = 256  # of A, that a workgroup of the quantise kernel works on side by side
-K_STEP = 256  # elements of K of a step of a code object
 
 
 def hip_vgprs(c: Mapping[str, Any]) -> Number:
@@ -41,13 +41,6 @@ def hip_vgprs(c: Mapping[str, Any]) -> Number:
     return wanted
 
 
-def hip_lds_bytes(c: Mapping[str, Any]) -> Number:
-    """LDS of a workgroup of the HIP GEMM: its stages of A, each rounded up to whole copies by all lanes."""
-    copy_bytes = LANES * np.asarray(c["waves_m"]) * c["waves_n"] * 16
-    stage: Number = cdiv(np.asarray(c["BLOCK_M"]) * c["BLOCK_K"] / 2, copy_bytes) * copy_bytes
-    return np.asarray(c["num_stages"]) * stage
-
-
 def estimate_hip_gemm_work(c: Mapping[str, Any], shape: GemmShape, machine: Machine) -> CallWork:
     """Work of ``kernels/hip/gemm.hip``: A through the LDS, B and all scales straight to registers."""
     M, N, K = shape.M, shape.N, shape.K
@@ -60,7 +53,8 @@ def estimate_hip_gemm_work(c: Mapping[str, Any], shape: GemmShape, machine: Mach
     a_bytes, b_bytes = block_m * block_k / 2, block_n * block_k / 2
     loaded = a_bytes / waves + b_bytes / c["waves_n"]  # by one wave, in a step
     read = block_m / c["waves_m"] * block_k / 2
-    resident = machine.resident_workgroups(hip_vgprs(c), hip_lds_bytes(c), waves)
+    lds_bytes = hip_lds_bytes(block_m, block_k, waves, np.asarray(c["num_stages"]))
+    resident = machine.resident_workgroups(hip_vgprs(c), lds_bytes, waves)
     return CallWork(
         workgroups=cdiv(M, block_m) * cdiv(N, block_n) * split_k,
         waves=waves,
@@ -82,10 +76,9 @@ def estimate_hip_gemm_work(c: Mapping[str, Any], shape: GemmShape, machine: Mach
 def estimate_hip_quantize_work(c: Mapping[str, Any], shape: GemmShape) -> CallWork:
     """Work of ``kernels/hip/quantize.hip``."""
     threads, groups, vector = (np.asarray(c[f"QUANT_{name}"]) for name in ("THREADS", "GROUPS", "VECTOR"))
-    height = np.floor(threads * vector / 32 / np.where(groups == 4, 4, 8))  # teams above each other
-    rows = height * np.where(groups > 1, 2, 1)
-    workgroups = cdiv(shape.M, rows) * cdiv(shape.K, TEAM_COLUMNS)
-    values = rows * TEAM_COLUMNS / threads  # a lane
+    rows = quantize_height(threads, groups, vector) * np.where(groups > 1, 2, 1)
+    workgroups = cdiv(shape.M, rows) * cdiv(shape.K, QUANTIZE_COLUMNS)
+    values = rows * QUANTIZE_COLUMNS / threads  # a lane
     return CallWork(
         workgroups=workgroups,
         waves=threads / LANES,

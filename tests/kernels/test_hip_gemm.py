@@ -11,30 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from installed_hip import needs_compiler
 
 from kernels.device import GFX950
-from kernels.errors import InputError, WrongResultError
+from kernels.errors import WrongResultError
 from kernels.formats import quantize
-from kernels.hip_compiler import HipCompileError, compile_hip, find_compiler
+from kernels.hip_compiler import HipCompileError, compile_hip
 from kernels.layouts import padded_scale_shape, shuffle_scales, shuffle_weight
 from kernels.native_config import StagedHipConfig
-from kernels.native_programs import gemm_kernel
+from kernels.native_programs import GEMM_POINTERS, gemm_kernel
 from kernels.problem import GemmShape
 from kernels.reference import compare
 from search.gfx950.code_object_check import random_operands
-from search.gfx950.hip_gemm_check import POINTERS, run_checked
+from search.gfx950.hip_gemm_check import run_checked
 from search.gfx950.simulator import Buffer, Histogram, InstructionClass, Kernel, Launch, ds, load_assembly, simulate
 
-
-def compiler_is_missing() -> bool:
-    try:
-        find_compiler()
-    except InputError:
-        return True
-    return False
-
-
-pytestmark = pytest.mark.skipif(compiler_is_missing(), reason="no HIP compiler")
+pytestmark = needs_compiler
 
 
 def tile(BLOCK_M: int, BLOCK_N: int, waves_m: int, waves_n: int, **more: int) -> StagedHipConfig:
@@ -205,8 +197,8 @@ def test_offsets_beyond_four_gigabytes_reach_the_right_bytes() -> None:
     integers = {"M": M, "N": N, "K": K, "stride_om": stride, "split_k": 1, "GROUP_M": 1, "num_xcds": 1}
     tiles = (M // 16) * (N // 64)
     launch = Launch(
-        dict(zip(POINTERS, arrays, strict=True)), (tiles, 1, 1), (kernel.threads, 1, 1),
-        pack=lambda at: kernel.pack({name: at[name] for name in POINTERS} | integers),
+        dict(zip(GEMM_POINTERS, arrays, strict=True)), (tiles, 1, 1), (kernel.threads, 1, 1),
+        pack=lambda at: kernel.pack({name: at[name] for name in GEMM_POINTERS} | integers),
     )  # fmt: skip
     result = simulate(built(config), launch, [(tiles - 1, 0, 0)])
     assert not result.findings

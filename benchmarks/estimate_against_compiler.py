@@ -26,12 +26,11 @@ from kernels.errors import CompileError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.gfx950.assembly import analyze
-from search.gfx950.compile import compile_kernel
 from search.gfx950.family_work import estimate_calls
 from search.gfx950.machine import MI355X
 from search.gfx950.tile_work import TileWork
 from search.gfx950.timing_model import total_us, with_code
-from search.signature import divisible_by_16, signature
+from search.specialize import specialize
 from search.user_errors import one_line_errors
 
 SHAPES = {
@@ -79,9 +78,7 @@ def compared(family: str, config: Any) -> dict[str, float]:
     works = estimate_calls(family, config.to_dict(), shape, MI355X)
     index = next(i for i, call in enumerate(program.calls) if "b" in call.args.values())
     call, work = program.calls[index], works[index]
-    built = compile_kernel(
-        call.kernel, signature(program, call), call.constexprs, call.options, divisible_by_16=divisible_by_16(call)
-    )
+    built = specialize(program, call).compile()
     analysis = analyze(built.assembly)
     exact = with_code(work, analysis, built.lds_bytes, MI355X)
     row = {f"{name}_estimated": float(getattr(work, name)) for name in COMPARED}

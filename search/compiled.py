@@ -13,11 +13,11 @@ from search.evaluate import Value
 from search.gate import SimulatedCall, SimulatorLimitError
 from search.gfx950.artifacts import ArtifactCache
 from search.gfx950.assembly import Analysis, analyze
-from search.gfx950.compile import CompiledKernel, artifact_key
+from search.gfx950.compile import CompiledKernel
 from search.gfx950.machine import Machine
 from search.gfx950.native_code import build_hip, loaded_code_object, read_code_object
 from search.gfx950.simulator import Kernel, SimulationError, load_assembly
-from search.signature import divisible_by_16, large_pointers, signature
+from search.specialize import specialize
 
 LOG_SUFFIX = ".log"
 COUNTED = (
@@ -80,9 +80,8 @@ def compile_call(program: Program, call: KernelCall, cache: ArtifactCache, logs:
         return CompiledCall(call, read, analysis, cached=True)
     if not call.is_triton:
         raise UnavailableError(f"{call.name} runs inside of its library, on a GPU only")
-    types, aligned, large = signature(program, call), divisible_by_16(call), large_pointers(program, call)
-    what = (call.kernel, types, call.constexprs, call.options)
-    key = artifact_key(*what, divisible_by_16=aligned, large_pointers=large)
+    wanted = specialize(program, call)
+    key = wanted.key()
     known = cache.load(key)
     if isinstance(known, KernelError):
         raise known
@@ -90,7 +89,7 @@ def compile_call(program: Program, call: KernelCall, cache: ArtifactCache, logs:
         return CompiledCall(call, known, analyze(known.assembly), cached=True)
     log = logs / f"{key}{LOG_SUFFIX}"
     try:
-        kernel = cache.compile(*what, divisible_by_16=aligned, large_pointers=large, log=log)
+        kernel = cache.compile(wanted, log)
     finally:
         log.unlink(missing_ok=True)
     return CompiledCall(call, kernel, analyze(kernel.assembly), cached=False)

@@ -7,14 +7,14 @@ import json
 import os
 import uuid
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from kernels.errors import CompileError, KernelError, TimedOutError
-from search.gfx950.compile import ARCH, CompiledKernel, artifact_key, compile_kernel
+from search.gfx950.compile import CompiledKernel, Specialization
 
 SCHEMA = 2
 FAILURES = {failure.outcome: failure for failure in (CompileError, TimedOutError)}
@@ -23,7 +23,7 @@ UNREADABLE = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError)  #
 
 @dataclass(frozen=True)
 class ArtifactCache:
-    """Compiled kernels and compile errors by :func:`~search.gfx950.compile.artifact_key`, one file each.
+    """Compiled kernels and compile errors by :meth:`~search.gfx950.compile.Specialization.key`, one file each.
 
     Any number of processes may share a folder: a file is written under a temporary name and renamed. A file
     that cannot be read whole counts as absent and is written again.
@@ -34,31 +34,19 @@ class ArtifactCache:
 
     folder: Path
 
-    def compile(
-        self,
-        fn: Any,
-        signature: Mapping[str, str],
-        constexprs: Mapping[str, object],
-        options: Mapping[str, object],
-        *,
-        divisible_by_16: Collection[str] = (),
-        large_pointers: Collection[str] = (),
-        arch: str = ARCH,
-        log: Path | None = None,
-    ) -> CompiledKernel:
-        """As :func:`~search.gfx950.compile.compile_kernel`, answered from the folder where possible.
+    def compile(self, wanted: Specialization, log: Path | None = None) -> CompiledKernel:
+        """As :meth:`~search.gfx950.compile.Specialization.compile`, answered from the folder where possible.
 
         Raises:
             CompileError: The compiler rejects the kernel, now or when it was first asked.
             TimedOutError: It did not end in time when it was first asked.
             OSError: The folder cannot be written.
         """
-        traits = {"divisible_by_16": divisible_by_16, "large_pointers": large_pointers}
-        key = artifact_key(fn, signature, constexprs, options, arch=arch, **traits)
+        key = wanted.key()
         known: CompiledKernel | KernelError | None = self.load(key)
         if known is None:
             try:
-                known = compile_kernel(fn, signature, constexprs, options, arch=arch, log=log, **traits)
+                known = wanted.compile(log)
             except CompileError as error:
                 known = error
             self.store(key, known)

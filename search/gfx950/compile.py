@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -50,58 +50,12 @@ class CompiledKernel:
 
 def valid_options() -> frozenset[str]:
     """Launch options that the installed AMD backend knows, such as ``num_warps`` or ``waves_per_eu``."""
-    return frozenset(field.name for field in fields(HIPOptions)) - FIXED_OPTIONS
+    return frozenset(option.name for option in fields(HIPOptions)) - FIXED_OPTIONS
 
 
-def artifact_key(
-    fn: Any,
-    signature: Mapping[str, str],
-    constexprs: Mapping[str, object],
-    options: Mapping[str, object],
-    *,
-    divisible_by_16: Collection[str] = (),
-    large_pointers: Collection[str] = (),
-    arch: str = ARCH,
-) -> str:
-    """SHA-256, in hex, of everything that decides the machine code of a compilation.
-
-    That is the kernel's source with every function it calls, its types, constants and alignments, the
-    options, the Triton version, the architecture, and the environment variables that Triton's compiler obeys.
-
-    Args:
-        fn: As for :func:`compile_kernel`, like all others.
-        signature: Types of the run-time arguments.
-        constexprs: Compile-time arguments.
-        options: Launch options.
-        divisible_by_16: Integer arguments known to be multiples of 16.
-        large_pointers: Pointers to tensors of 2 GB or more.
-        arch: Architecture.
-    """
-    _check_kernel(fn)
-    parts = (
-        fn.cache_key,
-        *(sorted(mapping.items()) for mapping in (signature, constexprs, options)),
-        sorted(divisible_by_16),
-        sorted(large_pointers),
-        triton.__version__,
-        arch,
-        sorted(get_cache_invalidating_env_vars().items()),
-    )
-    return sha256(repr(parts).encode()).hexdigest()
-
-
-def compile_kernel(
-    fn: Any,
-    signature: Mapping[str, str],
-    constexprs: Mapping[str, object],
-    options: Mapping[str, object],
-    *,
-    divisible_by_16: Collection[str] = (),
-    large_pointers: Collection[str] = (),
-    arch: str = ARCH,
-    log: Path | None = None,
-) -> CompiledKernel:
-    """Compile ``fn`` for gfx950. Neither a GPU nor a driver is used, and Triton's own disk cache is bypassed.
+@dataclass(frozen=True)
+class Specialization:
+    """A kernel with everything that decides its machine code; that of a launch is :func:`search.specialize.specialize`.
 
     Pointers are taken as 16-byte aligned and, but for ``large_pointers``, to point to less than 2 GB, as the
     AMD runtime does for such tensors: their loads become ``buffer_load``.
@@ -114,36 +68,71 @@ def compile_kernel(
         divisible_by_16: Names of integer arguments known to be multiples of 16.
         large_pointers: Names of pointers to tensors of 2 GB or more.
         arch: Architecture.
-        log: File for what the compiler writes on its error stream; it outlives a compiler that aborts.
-
-    Raises:
-        CompileError: The compiler rejects the kernel; the message is one line.
-        TypeError: ``fn`` is not a compilable Triton function, e.g. because TRITON_INTERPRET=1 was set.
-        ValueError: An argument has no type or value, or an option is unknown or out of range.
     """
-    _check_kernel(fn)
-    _check_options(options)
-    source = _source(fn, signature, constexprs, divisible_by_16, large_pointers)
-    # FP fusion is what Triton up to 3.9 does by default; 3.9 warns when it is left open.
-    chosen = {"enable_fp_fusion": True, **options}
-    start = time.perf_counter()
-    with captured_stderr(log) as stream, _no_line_tables():
-        try:
-            assembly, metadata = _lower(source, arch, chosen)
-        except COMPILER_ERRORS as error:
-            raise CompileError(_reason(error, written(stream))) from error
-        unheeded = diagnostic_line(written(stream))
-    if unheeded:  # LLVM reports inline assembly that it cannot place, drops it, and goes on
-        raise CompileError(unheeded)
-    return CompiledKernel(
-        name=metadata["name"],
-        arch=arch,
-        triton_version=triton.__version__,
-        num_warps=metadata["num_warps"],
-        lds_bytes=metadata["shared"],
-        compile_s=time.perf_counter() - start,
-        assembly=assembly,
-    )
+
+    fn: Any
+    signature: Mapping[str, str]
+    constexprs: Mapping[str, object]
+    options: Mapping[str, object] = field(default_factory=dict)
+    divisible_by_16: tuple[str, ...] = ()
+    large_pointers: tuple[str, ...] = ()
+    arch: str = ARCH
+
+    def key(self) -> str:
+        """SHA-256, in hex, of everything that decides the machine code.
+
+        That is the kernel's source with every function it calls, its types, constants and alignments, the
+        options, the Triton version, the architecture, and the environment variables that Triton's compiler obeys.
+
+        Raises:
+            TypeError: As :meth:`compile`.
+        """
+        _check_kernel(self.fn)
+        parts = (
+            self.fn.cache_key,
+            *(sorted(mapping.items()) for mapping in (self.signature, self.constexprs, self.options)),
+            sorted(self.divisible_by_16),
+            sorted(self.large_pointers),
+            triton.__version__,
+            self.arch,
+            sorted(get_cache_invalidating_env_vars().items()),
+        )
+        return sha256(repr(parts).encode()).hexdigest()
+
+    def compile(self, log: Path | None = None) -> CompiledKernel:
+        """Its code. Neither a GPU nor a driver is used, and Triton's own disk cache is bypassed.
+
+        Args:
+            log: File for what the compiler writes on its error stream; it outlives a compiler that aborts.
+
+        Raises:
+            CompileError: The compiler rejects the kernel; the message is one line.
+            TypeError: ``fn`` is not a compilable Triton function, e.g. because TRITON_INTERPRET=1 was set.
+            ValueError: An argument has no type or value, or an option is unknown or out of range.
+        """
+        _check_kernel(self.fn)
+        _check_options(self.options)
+        source = _source(self)
+        # FP fusion is what Triton up to 3.9 does by default; 3.9 warns when it is left open.
+        chosen = {"enable_fp_fusion": True, **self.options}
+        start = time.perf_counter()
+        with captured_stderr(log) as stream, _no_line_tables():
+            try:
+                assembly, metadata = _lower(source, self.arch, chosen)
+            except COMPILER_ERRORS as error:
+                raise CompileError(_reason(error, written(stream))) from error
+            unheeded = diagnostic_line(written(stream))
+        if unheeded:  # LLVM reports inline assembly that it cannot place, drops it, and goes on
+            raise CompileError(unheeded)
+        return CompiledKernel(
+            name=metadata["name"],
+            arch=self.arch,
+            triton_version=triton.__version__,
+            num_warps=metadata["num_warps"],
+            lds_bytes=metadata["shared"],
+            compile_s=time.perf_counter() - start,
+            assembly=assembly,
+        )
 
 
 def _check_kernel(fn: Any) -> None:
@@ -160,27 +149,21 @@ def _check_options(options: Mapping[str, object]) -> None:
         raise ValueError(f"num_warps={num_warps!r} is not a power of two")
 
 
-def _source(
-    fn: Any,
-    signature: Mapping[str, str],
-    constexprs: Mapping[str, object],
-    divisible_by_16: Collection[str],
-    large_pointers: Collection[str],
-) -> ASTSource:
-    names: list[str] = list(fn.arg_names)
-    mentioned = {*signature, *constexprs, *divisible_by_16, *large_pointers}
-    unknown = sorted(mentioned - set(names))
-    missing = [name for name in names if name not in signature and name not in constexprs]
+def _source(wanted: Specialization) -> ASTSource:
+    names: list[str] = list(wanted.fn.arg_names)
+    types, constants = wanted.signature, wanted.constexprs
+    unknown = sorted({*types, *constants, *wanted.divisible_by_16, *wanted.large_pointers} - set(names))
+    missing = [name for name in names if name not in types and name not in constants]
     if unknown or missing:
-        raise ValueError(f"{fn.__name__}: no argument {unknown}, no type or value for {missing}")
-    types = {name: "constexpr" if name in constexprs else signature[name] for name in names}
+        raise ValueError(f"{wanted.fn.__name__}: no argument {unknown}, no type or value for {missing}")
+    given = {name: "constexpr" if name in constants else types[name] for name in names}
     attributes: dict[tuple[int, ...], list[list[str | int]]] = {}
     for index, name in enumerate(names):
-        if types[name].startswith("*") or name in divisible_by_16:
+        if given[name].startswith("*") or name in wanted.divisible_by_16:
             attributes[(index,)] = [["tt.divisibility", 16]]
-        if types[name].startswith("*") and name not in large_pointers:
+        if given[name].startswith("*") and name not in wanted.large_pointers:
             attributes[(index,)].append(["tt.pointer_range", 32])
-    return ASTSource(fn, types, dict(constexprs), attributes)
+    return ASTSource(wanted.fn, given, dict(constants), attributes)
 
 
 def _lower(source: ASTSource, arch: str, options: Mapping[str, object]) -> tuple[str, dict[str, Any]]:

@@ -22,6 +22,7 @@ from search.columns import COLUMNS, EXECUTED
 from search.compiled import check_resources, compile_call
 from search.evaluate import Candidate, Evaluation
 from search.gfx950.artifacts import ArtifactCache
+from search.gfx950.compile import Specialization
 from search.gfx950.machine import MI355X
 from search.offline import OfflineEvaluator, OfflineTask, judge, lost_worker
 from search.worker import WorkerDied, WorkerTimedOut
@@ -137,7 +138,7 @@ def test_a_wrong_kernel_is_a_wrong_result(tmp_path: Path, monkeypatch: pytest.Mo
     def lossy(*arguments: object) -> list[object]:
         # The compiler "forgets" the rounding of the quantiser: every code becomes that of zero.
         found = compiled(*arguments[:1])  # type: ignore[arg-type]
-        text = found[0].kernel.assembly.replace("v_cvt_scalef32_pk_fp4_f32 ", "v_xor_b32_e32 v0, v0, v0 ;")
+        text = found[0].kernel.assembly.replace("v_cvt_scalef32_pk_fp4_bf16 ", "v_xor_b32_e32 v0, v0, v0 ;")
         return [replace(found[0], kernel=replace(found[0].kernel, assembly=text))]
 
     monkeypatch.setattr(offline, "_compile", lossy)
@@ -195,12 +196,12 @@ def test_a_log_is_there_while_the_compiler_runs_and_only_then(tmp_path: Path, mo
     program = default_program("fused", SHAPE)
     seen: list[str] = []
 
-    def compiler(*args: object, log: Path, **rest: object) -> object:
+    def compiler(wanted: Specialization, log: Path) -> object:
         log.write_text("x")
         seen.extend(path.name for path in tmp_path.glob("*.log"))
         raise CompileError("no")
 
-    monkeypatch.setattr("search.gfx950.artifacts.compile_kernel", compiler)
+    monkeypatch.setattr(Specialization, "compile", compiler)
     with pytest.raises(CompileError):
         compile_call(program, program.calls[0], ArtifactCache(tmp_path / "cache"), tmp_path)
     assert len(seen) == 1 and len(seen[0]) == 64 + len(".log")

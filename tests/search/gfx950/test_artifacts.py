@@ -11,10 +11,9 @@ import pytest
 import triton
 import triton.language as tl
 
-import search.gfx950.artifacts as artifacts
 from kernels.errors import CompileError
 from search.gfx950.artifacts import ArtifactCache
-from search.gfx950.compile import CompiledKernel
+from search.gfx950.compile import CompiledKernel, Specialization
 
 KEY = "ab" * 32
 KERNEL = CompiledKernel("k", "gfx950", "3.9.0", 4, 1280, 0.5, "k:\n\ts_endpgm\n; Grüße\n")
@@ -27,7 +26,7 @@ def fill(x_ptr, BLOCK: tl.constexpr):
 
 
 def compile_fill(cache: ArtifactCache, block: int) -> CompiledKernel:
-    return cache.compile(fill, {"x_ptr": "*fp32"}, {"BLOCK": block}, {"num_warps": 1})
+    return cache.compile(Specialization(fill, {"x_ptr": "*fp32"}, {"BLOCK": block}, {"num_warps": 1}))
 
 
 def no_compiler(*args: object, **kwargs: object) -> CompiledKernel:
@@ -103,7 +102,7 @@ def test_compiles_each_kernel_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     first = compile_fill(cache, 64)
     with pytest.raises(CompileError, match="power of 2"):
         compile_fill(cache, 48)
-    monkeypatch.setattr(artifacts, "compile_kernel", no_compiler)
+    monkeypatch.setattr(Specialization, "compile", no_compiler)
     assert compile_fill(cache, 64) == first
     with pytest.raises(CompileError, match="power of 2"):
         compile_fill(cache, 48)

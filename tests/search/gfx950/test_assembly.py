@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from search.gfx950.assembly import Resources, analyze
-from search.gfx950.compile import compile_kernel
+from search.gfx950.compile import Specialization
 from search.gfx950.instruction_mix import InstructionMix
 
 METADATA = """\
@@ -160,14 +160,14 @@ def scaled_loop(a_ptr, b_ptr, scale_ptr, c_ptr, K, BLOCK: tl.constexpr, BLOCK_K:
 @pytest.mark.parametrize("num_stages", [1, 2, 3])
 def test_counts_the_mfma_of_a_compiled_loop(num_stages: int) -> None:
     types = {"a_ptr": "*u8", "b_ptr": "*u8", "scale_ptr": "*u8", "c_ptr": "*fp32", "K": "i32"}
-    built = compile_kernel(
+    wanted = Specialization(
         scaled_loop,
         types,
         {"BLOCK": 64, "BLOCK_K": 256},
         {"num_warps": 4, "num_stages": num_stages, "matrix_instr_nonkdim": 16},
-        divisible_by_16=["K"],
+        divisible_by_16=("K",),
     )
-    analysis = analyze(built.assembly)
+    analysis = analyze(wanted.compile().assembly)
     # A 64 x 64 x 256 step is 4 x 4 x 2 instructions of 16 x 16 x 128, shared by 4 waves.
     assert analysis.loop.mfma_16x16x128 == 8
     assert analysis.executed(k_steps=10).mfma_scaled == 80

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import triton.language as tl
 
 from kernels.errors import CompileError
 from search.compiler_output import diagnostic_line
-from search.gfx950.compile import artifact_key, compile_kernel, valid_options
+from search.gfx950.compile import Specialization, valid_options
 
 
 @triton.jit
@@ -47,6 +48,10 @@ TYPES = {
     "stride": "i32",
 }
 COPY_TYPES = {"x_ptr": "*fp32", "y_ptr": "*fp32", "n": "i32"}
+COPY = Specialization(copy, COPY_TYPES, {"BLOCK": 64})
+SCALED_DOT = Specialization(
+    scaled_dot, TYPES, {"BLOCK": 32, "BLOCK_K": 256}, {"num_warps": 2, "num_stages": 1}, divisible_by_16=("stride",)
+)
 
 
 class NoDriver:
@@ -57,13 +62,7 @@ class NoDriver:
 
 
 def test_a_scaled_dot_becomes_scaled_mfma_with_buffer_loads() -> None:
-    built = compile_kernel(
-        scaled_dot,
-        TYPES,
-        {"BLOCK": 32, "BLOCK_K": 256},
-        {"num_warps": 2, "num_stages": 1},
-        divisible_by_16=["stride"],
-    )
+    built = SCALED_DOT.compile()
     assert "v_mfma_scale_f32_" in built.assembly
     assert "buffer_load_dwordx4" in built.assembly  # only with both tt.pointer_range and tt.divisibility
     assert (built.name, built.arch, built.num_warps) == ("scaled_dot", "gfx950", 2)
@@ -74,33 +73,26 @@ def test_a_scaled_dot_becomes_scaled_mfma_with_buffer_loads() -> None:
 
 
 def test_a_large_tensor_is_not_addressed_through_a_buffer_resource() -> None:
-    built = compile_kernel(
-        scaled_dot,
-        TYPES,
-        {"BLOCK": 32, "BLOCK_K": 256},
-        {"num_warps": 2, "num_stages": 1},
-        divisible_by_16=["stride"],
-        large_pointers=["a_ptr", "b_ptr"],
-    )
+    built = replace(SCALED_DOT, large_pointers=("a_ptr", "b_ptr")).compile()
     assert "global_load_dwordx4" in built.assembly
     assert "buffer_load_dwordx4" not in built.assembly
 
 
 def test_compiles_without_the_active_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton.runtime.driver, "_active", NoDriver())
-    assert compile_kernel(copy, COPY_TYPES, {"BLOCK": 64}, {}).name == "copy"
+    assert COPY.compile().name == "copy"
 
 
 def test_leaves_no_trace_in_tritons_own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    compile_kernel(copy, COPY_TYPES, {"BLOCK": 128}, {})
+    replace(COPY, constexprs={"BLOCK": 128}).compile()
     assert list(tmp_path.iterdir()) == []
     assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path)
 
 
 def test_a_rejected_kernel_gives_one_line_and_a_quiet_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CompileError, match="power of 2") as raised:
-        compile_kernel(copy, COPY_TYPES, {"BLOCK": 100}, {})
+        replace(COPY, constexprs={"BLOCK": 100}).compile()
     assert "\n" not in str(raised.value)
     assert capfd.readouterr() == ("", "")
 
@@ -113,9 +105,9 @@ def test_the_log_keeps_what_the_compiler_wrote_when_the_process_dies(tmp_path: P
         "def die(*args, **kwargs):\n"
         "    os.write(2, b'LLVM ERROR: out of patience\\n'); os.abort()\n"
         "compile.make_backend = die\n"
-        "from test_compile import copy\n"
+        "from test_compile import COPY\n"
         f"log = pathlib.Path({str(log)!r})\n"
-        f"compile.compile_kernel(copy, {COPY_TYPES!r}, {{'BLOCK': 64}}, {{}}, log=log)\n"
+        "COPY.compile(log)\n"
     )
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     run = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}, capture_output=True)
@@ -143,32 +135,28 @@ def test_finds_the_line_that_says_what_went_wrong(text: str, line: str) -> None:
 def test_names_unknown_options() -> None:
     assert {"num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim"} <= valid_options()
     with pytest.raises(ValueError, match="no AMD option maxnreg"):
-        compile_kernel(copy, COPY_TYPES, {"BLOCK": 64}, {"maxnreg": 64})
+        replace(COPY, options={"maxnreg": 64}).compile()
     with pytest.raises(ValueError, match="num_warps=3"):
-        compile_kernel(copy, COPY_TYPES, {"BLOCK": 64}, {"num_warps": 3})
+        replace(COPY, options={"num_warps": 3}).compile()
 
 
 def test_names_arguments_without_a_type_and_types_without_an_argument() -> None:
     with pytest.raises(ValueError, match=r"no type or value for \['n'\]"):
-        compile_kernel(copy, {"x_ptr": "*fp32", "y_ptr": "*fp32"}, {"BLOCK": 64}, {})
+        replace(COPY, signature={"x_ptr": "*fp32", "y_ptr": "*fp32"}).compile()
     with pytest.raises(ValueError, match=r"no argument \['z_ptr'\]"):
-        compile_kernel(copy, {**COPY_TYPES, "z_ptr": "*fp32"}, {"BLOCK": 64}, {})
+        replace(COPY, signature={**COPY_TYPES, "z_ptr": "*fp32"}).compile()
 
 
 def test_refuses_what_triton_cannot_compile() -> None:
     with pytest.raises(TypeError, match=r"not a compilable triton\.jit function"):
-        compile_kernel(print, {}, {}, {})
+        Specialization(print, {}, {}).compile()
+    with pytest.raises(TypeError, match=r"not a compilable triton\.jit function"):
+        Specialization(print, {}, {}).key()
 
 
 def test_the_key_covers_everything_that_decides_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     def key(**changes: Any) -> str:
-        arguments = {
-            "fn": copy,
-            "signature": COPY_TYPES,
-            "constexprs": {"BLOCK": 64},
-            "options": {},
-        } | changes
-        return artifact_key(**arguments)
+        return replace(COPY, **changes).key()
 
     keys = [
         key(),
@@ -176,8 +164,8 @@ def test_the_key_covers_everything_that_decides_the_code(monkeypatch: pytest.Mon
         key(signature={**COPY_TYPES, "n": "i64"}),
         key(constexprs={"BLOCK": 128}),
         key(options={"num_warps": 8}),
-        key(divisible_by_16=["n"]),
-        key(large_pointers=["x_ptr"]),
+        key(divisible_by_16=("n",)),
+        key(large_pointers=("x_ptr",)),
         key(arch="gfx942"),
     ]
     monkeypatch.setattr(triton, "__version__", "9.9.9")
@@ -189,5 +177,4 @@ def test_the_key_covers_everything_that_decides_the_code(monkeypatch: pytest.Mon
 
 
 def test_the_key_ignores_the_order_of_names() -> None:
-    signature = dict(reversed(COPY_TYPES.items()))
-    assert artifact_key(copy, signature, {"BLOCK": 64}, {}) == artifact_key(copy, COPY_TYPES, {"BLOCK": 64}, {})
+    assert replace(COPY, signature=dict(reversed(COPY_TYPES.items()))).key() == COPY.key()

@@ -11,13 +11,12 @@ import pytest
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.gfx950.assembly import analyze
-from search.gfx950.compile import compile_kernel
 from search.gfx950.estimate import estimate_gemm_work
 from search.gfx950.family_work import FAMILY_WORK, estimate_calls
 from search.gfx950.machine import MI355X
 from search.gfx950.tile_work import TileWork
 from search.gfx950.timing_model import total_us
-from search.signature import divisible_by_16, signature
+from search.specialize import specialize
 
 SHAPE = GemmShape(16, 2112, 7168)
 
@@ -133,9 +132,6 @@ def test_estimates_are_near_what_the_compiler_makes(family: str, changes: dict[s
     program = FAMILIES[family].program(SHAPE, config)
     works = estimate_calls(family, config.to_dict(), SHAPE, MI355X)
     work, call = next((w, c) for w, c in zip(works, program.calls, strict=True) if "b" in c.args.values())
-    built = compile_kernel(
-        call.kernel, signature(program, call), call.constexprs, call.options, divisible_by_16=divisible_by_16(call)
-    )
-    mix = analyze(built.assembly).executed(float(work.steps))
+    mix = analyze(specialize(program, call).compile().assembly).executed(float(work.steps))
     assert float(work.mfma_clks) == pytest.approx(mix.mfma_clks, rel=0.01)
     assert float(work.valu_clks) == pytest.approx(mix.valu_clks, rel=0.35)

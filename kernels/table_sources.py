@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernels.device import DeviceKey
+from kernels.spelling import counted
 from kernels.table_rows import RowKey, TableRow
 from kernels.tables import TunedTable, load_table, tables_folder
 
@@ -86,7 +87,7 @@ def load_device_tables(device: DeviceKey, users: Sequence[Path]) -> DeviceTables
         sources.append(TableSource(path, table.device, len(table.rows), len(new)))
         if table.device != device:
             level = logging.INFO if path in own else logging.WARNING
-            LOGGER.log(level, "%s is for %s, this device is %s: its %d rows are not used",
-                       path, table.device, device, len(table.rows))  # fmt: skip
+            LOGGER.log(level, "%s is for %s and not used on %s: %s",
+                       path, table.device, device, counted(len(table.rows), "row"))  # fmt: skip
     found = any(source.device == device for source in sources)
     return DeviceTables(TunedTable(device, tuple(rows.values())) if found else None, tuple(sources))

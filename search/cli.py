@@ -111,6 +111,7 @@ def export(
     ] = None,
 ) -> None:
     """Write the winners to the tuned table: better evidenced, then faster rows replace what is there."""
+    from kernels.spelling import counted
     from kernels.table_merge import ACTIONS
     from search.export import SUBMISSION, unresolved_shapes
     from search.export import export as write
@@ -133,7 +134,7 @@ def export(
             if change.action != "kept" or change.reason != "no new result":
                 console.print(f"{change.action:9}{change.row}: {change.reason}", soft_wrap=True)
         counts = ", ".join(f"{one.report.count(action)} {action}" for action in ACTIONS)
-        console.print(f"{one.path}: {len(one.report.table.rows)} rows ({counts})", soft_wrap=True)
+        console.print(f"{one.path}: {counted(len(one.report.table.rows), 'row')} ({counts})", soft_wrap=True)
     _report_unresolved(unresolved_shapes(done))
 
 

@@ -21,6 +21,7 @@ from kernels.code_objects import find_catalogue
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.errors import InputError
 from kernels.hip_compiler import LINKER, find_compiler
+from kernels.spelling import counted
 from kernels.table_sources import user_tables
 from kernels.tables import is_stale, load_table, tables_folder
 from kernels.toolchain import LLVM_OLDEST, llvm_tool
@@ -142,7 +143,7 @@ def _aiter() -> Iterator[Check]:
     """AITER's code objects, which are read from files, and its Python package, which runs on a GPU."""
     try:
         catalogue = find_catalogue()
-        detail = f"{len(catalogue.preshuffled)} kernels for shuffled weights in {catalogue.folder}"
+        detail = f"{counted(len(catalogue.preshuffled), 'kernel')} for shuffled weights in {catalogue.folder}"
         yield Check("aiter kernels", "ok", detail)
     except InputError as error:
         found, _, cure = str(error).partition(": ")
@@ -214,7 +215,7 @@ def _table(path: Path, device: DeviceKey) -> Check:
     except InputError as error:
         return Check(name, "warning", str(error), "correct the file, or take it out of the tables that are read")
     stale = sum(map(is_stale, table.rows))
-    rows = f"{len(table.rows)} rows for {table.device}"
+    rows = f"{counted(len(table.rows), 'row')} for {table.device}"
     if table.device.arch != device.arch and path not in user_tables():  # one of the project's: there for others
         return Check(name, "ok", f"{rows}, for machines that have it")
     if table.device != device:

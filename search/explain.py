@@ -9,6 +9,7 @@ from typing import Any
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.dispatch import Choice, Dispatcher, load_dispatcher
 from kernels.problem import GemmShape
+from kernels.spelling import counted
 from kernels.table_sources import TableSource
 from kernels.tables import TableRow, is_stale, load_table
 from search.available import config_absence
@@ -128,7 +129,7 @@ def _origin(row: TableRow) -> str:
 
 
 def _source(source: TableSource) -> str:
-    return f"{source.path}: {source.rows} rows for {source.device}, {source.used} can serve"
+    return f"{source.path}: {counted(source.rows, 'row')} for {source.device}, {source.used} can serve"
 
 
 def _row_json(row: TableRow) -> dict[str, Any]:

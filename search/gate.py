@@ -20,6 +20,7 @@ from kernels.errors import KernelError, WrongResultError
 from kernels.native import NativeKernel
 from kernels.problem import GemmShape
 from kernels.program import Buffer, KernelCall, Program
+from kernels.spelling import counted
 from kernels.tiling import Coverage, GridIndex
 from search.gate_inputs import GateInputs
 from search.gate_regions import Region, choose_regions
@@ -229,7 +230,7 @@ def _run(
     result = simulate(one.kernel, launch, workgroups, budget)
     if result.findings:
         first, *more = result.findings
-        others = f" (and {len(more)} more findings)" if more else ""
+        others = f" (and {counted(len(more), 'more finding')})" if more else ""
         raise WrongResultError(f"{call.name}: {first}{others}")
     return result.histogram
 

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
+from kernels.spelling import counted
 from search.evaluate import OUTCOMES, Evaluator
 from search.study import Progress as StudyProgress
 
@@ -54,8 +55,7 @@ class TerminalReporter:
     def start(self, device: DeviceKey, evaluator: Evaluator, shapes: int) -> None:
         """Say what begins, and draw the bars."""
         self._shapes = shapes
-        plural = "shape" if shapes == 1 else "shapes"
-        self.console.print(f"{shapes} {plural} for {device}, judged by {evaluator.protocol}", highlight=False)
+        self.console.print(f"{counted(shapes, 'shape')} for {device}, judged by {evaluator.protocol}", highlight=False)
         self._sweep = self._bars.add_task("shapes", total=shapes, note="")
         self._bars.start()
 
@@ -85,7 +85,7 @@ class TerminalReporter:
         did = f"{ran} new in {seconds:.0f} s" if ran else idle
         self.console.print(
             f"[{self._studies_done}/{self._shapes}] {progress.shape}: {_best(progress)}, "
-            f"{progress.done} trials ({did}): {_outcomes(progress)}",
+            f"{counted(progress.done, 'trial')} ({did}): {_outcomes(progress)}",
             highlight=False,
             markup=False,
             soft_wrap=True,

@@ -12,6 +12,7 @@ from rich.console import Console
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
+from kernels.spelling import counted
 from kernels.table_rows import EVIDENCE
 from search.evaluate import OUTCOMES
 from search.finals_report import print_finals
@@ -133,7 +134,7 @@ def print_rows(frame: pd.DataFrame, console: Console) -> None:
     rows = tuple(tuple(map(_cell, row)) for row in known.itertuples(index=False, name=None))
     if rows:
         print_table(TextTable(tuple(map(str, known.columns)), rows, right=frozenset(numbers)), console)
-    console.print("1 row" if len(frame) == 1 else f"{len(frame)} rows")
+    console.print(counted(len(frame), "row"))
 
 
 def _cell(value: Any) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernels.device import GFX950, local_device
 from kernels.errors import InputError
-from kernels.spelling import instead_of
+from kernels.spelling import counted, instead_of
 from kernels.user_cache import default_cache
 from search.device import DeviceEvaluator
 from search.evaluate import Evaluator
@@ -54,7 +54,8 @@ def check_jobs(jobs: int | None) -> None:
     cores = len(os.sched_getaffinity(0))
     most = JOBS_PER_CORE * cores
     if jobs is not None and not 1 <= jobs <= most:
-        raise InputError(f"--jobs {jobs}: this machine lends {cores} cores; give 1 to {most}, or leave it out")
+        lent = counted(cores, "core")
+        raise InputError(f"--jobs {jobs}: this machine lends {lent}; give 1 to {most}, or leave it out")
 
 
 def _writable(cache: Path) -> Path:

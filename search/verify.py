@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.errors import InputError
+from kernels.spelling import counted
 from kernels.table_rows import TableRow, TunedTable
 from kernels.table_sources import table_path
 from kernels.tables import load_table
@@ -71,7 +72,7 @@ def _report(table: TunedTable, backend: Backend, on: str) -> int:
         console.print(line_of(row, done), soft_wrap=True)
     skipped = f", {len(table.rows) - len(chosen)} skipped" if len(chosen) < len(table.rows) else ""
     summary = f"{len(chosen) - wrong} ok, {wrong} wrong{skipped}"
-    console.print(f"{len(table.rows)} rows for {table.device} on the {on}: {summary}")
+    console.print(f"{counted(len(table.rows), 'row')} for {table.device} on the {on}: {summary}")
     return EXIT_WRONG if wrong else 0
 
 

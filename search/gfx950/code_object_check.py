@@ -16,6 +16,7 @@ from kernels.errors import WrongResultError
 from kernels.formats import Mxfp4Tensor, quantize
 from kernels.layouts import padded_scale_shape, shuffle_scales, shuffle_weight
 from kernels.problem import BLOCK, GemmShape
+from kernels.spelling import counted
 from kernels.tiling import GridIndex
 from kernels.weights import PackedWeight
 from search.gfx950.simulator import Buffer, Histogram, Kernel, Launch, simulate
@@ -142,7 +143,7 @@ def run_checked(
     stray = np.argwhere(out != initial)
     if len(stray):
         m, n = stray[0]
-        raise WrongResultError(f"C[{m}, {n}] and {len(stray) - 1} more elements of other tiles were written")
+        raise WrongResultError(f"C[{m}, {n}] and {counted(len(stray) - 1, 'more element')} of other tiles were written")
     return CheckedRun(histogram, sum(len(rows) * len(columns) for rows, columns in regions), max(errors))
 
 
@@ -166,7 +167,7 @@ def _execute(
     )
     result = simulate(kernel, launch, chosen)
     if result.findings:
-        raise WrongResultError(f"{result.findings[0]} (and {len(result.findings) - 1} more findings)")
+        raise WrongResultError(f"{result.findings[0]} (and {counted(len(result.findings) - 1, 'more finding')})")
     return result.histogram
 
 

@@ -13,6 +13,7 @@ from kernels.errors import WrongResultError
 from kernels.native_config import StagedHipConfig
 from kernels.native_programs import GEMM_POINTERS, staged_hip
 from kernels.program import KernelCall
+from kernels.spelling import counted
 from kernels.tiling import GridIndex
 from search.gfx950.code_object_check import UNWRITTEN, CheckedRun, Operands, Tile
 from search.gfx950.simulator import Buffer, Histogram, Kernel, Launch, simulate
@@ -50,7 +51,8 @@ def run_checked(kernel: Kernel, config: StagedHipConfig, operands: Operands, til
         bits[..., rows.start : rows.stop, columns.start : columns.stop] = blank
     stray = np.argwhere(bits != blank)
     if len(stray):
-        raise WrongResultError(f"C{stray[0].tolist()} and {len(stray) - 1} more elements beside the tiles were written")
+        others = counted(len(stray) - 1, "more element")
+        raise WrongResultError(f"C{stray[0].tolist()} and {others} beside the tiles were written")
     return CheckedRun(histogram, sum(len(rows) * len(columns) for rows, columns in regions), max(errors))
 
 
@@ -80,7 +82,7 @@ def _execute(
     )
     result = simulate(kernel, launch, chosen)
     if result.findings:
-        raise WrongResultError(f"{result.findings[0]} (and {len(result.findings) - 1} more findings)")
+        raise WrongResultError(f"{result.findings[0]} (and {counted(len(result.findings) - 1, 'more finding')})")
     return result.histogram
 
 

@@ -124,7 +124,7 @@ def test_rows_of_another_device_never_serve_and_are_counted(tmp_path: Path, capl
     assert dispatcher.choose(GemmShape(8, 128, 192)).lookup.how == "miss"
     mine = next(source for source in dispatcher.sources if source.path == path)
     assert (mine.device, mine.rows, mine.used) == (small, 2, 0)
-    assert "gfx950-128cu" in caplog.text and "2 rows are not used" in caplog.text
+    assert "gfx950-128cu" in caplog.text and "not used on gfx950-256cu: 2 rows" in caplog.text
     assert load_dispatcher(small, [path]).choose(GemmShape(8, 128, 192)).lookup.how == "exact"
 
 

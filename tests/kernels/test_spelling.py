@@ -1,10 +1,10 @@
-"""kernels.spelling: near names come first, and every known name is said."""
+"""kernels.spelling: near names come first, all are said where they are few; one thing has no plural s."""
 
 from __future__ import annotations
 
 import pytest
 
-from kernels.spelling import instead_of
+from kernels.spelling import counted, instead_of
 
 FAMILIES = ("fused", "fused_splitk_atomic", "staged_triton")
 
@@ -26,3 +26,16 @@ def test_cure_names_what_is_near_and_everything_known(name: str, known: tuple[st
 
 def test_several_near_names_are_all_said() -> None:
     assert instead_of("time", ("time_us", "times", "K")).startswith("did you mean 'times' or 'time_us'? ")
+
+
+def test_of_many_names_only_the_nearest_are_said() -> None:
+    many = [f"column_{i}" for i in range(90)] + ["vgprs", "sgprs"]
+    assert instead_of("VGPRS", many) == "did you mean 'vgprs'?"
+    assert instead_of("gprs", many) in ("did you mean 'vgprs' or 'sgprs'?", "did you mean 'sgprs' or 'vgprs'?")
+    unlike = instead_of("zz", many)
+    assert unlike.startswith("the nearest of 92 known names are '") and unlike.count(", ") == 2
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows")])
+def test_one_thing_has_no_plural_s(number: int, text: str) -> None:
+    assert counted(number, "row") == text

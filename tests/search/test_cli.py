@@ -132,7 +132,7 @@ def test_export_writes_a_table_and_exits_1_where_a_shape_has_no_winner(tmp_path:
     table = tmp_path / "table.yaml"
     done = run("export", "--results", saved, "--table", table)
     assert done.exit_code == 1
-    assert "added" in done.stdout and f"{table}: 1 rows (1 added" in done.stdout
+    assert "added" in done.stdout and f"{table}: 1 row (1 added" in done.stdout
     assert "no winner for 64x2112x7168" in done.stderr
     assert load_table(table).rows[0].predicted_us == 8.0
 

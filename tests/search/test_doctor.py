@@ -133,7 +133,7 @@ def test_tables_say_how_many_rows_are_reachable_and_stale(offline: Path) -> None
     assert check("table gfx950.yaml") == Check("table gfx950.yaml", "ok", "2 rows for gfx950-256cu, all reachable")
     unreachable = check("table gfx950-128cu.yaml")
     assert unreachable.status == "warning"
-    assert unreachable.detail == "1 rows for gfx950-128cu: none is reachable on gfx950-256cu"
+    assert unreachable.detail == "1 row for gfx950-128cu: none is reachable on gfx950-256cu"
     assert "1 older than the kernels" in check("table gfx950-old.yaml").detail
     assert "lacks device, entries" in check("table torn.yaml").detail
 

@@ -38,7 +38,7 @@ def test_hip_and_code_objects_are_swept_exported_and_verified(
     assert (row.family, row.deterministic) == (str(frame.loc[frame["predicted_us"].idxmin(), "family"]), True)
     verified = run(app, ["verify", "--table", str(table), "--on", "simulator"])
     assert (verified.exit_code, verified.output.splitlines()[-1]) == (
-        0, "1 rows for gfx950-256cu on the simulator: 1 ok, 0 wrong"
+        0, "1 row for gfx950-256cu on the simulator: 1 ok, 0 wrong"
     )  # fmt: skip
 
 

@@ -62,9 +62,9 @@ def test_configuration_is_a_column_that_is_shown_and_not_stored() -> None:
 @pytest.mark.parametrize(
     ("view", "message"),
     [
-        (View(query="M > ARCH"), "--query 'M > ARCH': unknown column 'ARCH'; did you mean 'arch'? use one of study, "),
+        (View(query="M > ARCH"), "--query 'M > ARCH': unknown column 'ARCH'; did you mean 'arch'?"),
         (View(columns=("config",)), "unknown column 'config'; did you mean 'configuration' or"),
-        (View(sort="speed"), "unknown column 'speed'; did you mean 'selected'? use one of study, trial, "),
+        (View(sort="speed"), "unknown column 'speed'; did you mean 'selected'?"),
         (View(columns=("M", "speed")), "unknown column 'speed'"),
         (View(limit=-1), "--limit -1 is negative"),
     ],

@@ -11,18 +11,23 @@ from kernels.errors import InputError
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace ``path`` by ``content``: temporary name in the same folder, fsync, rename.
+    """:func:`replace_file` of a file that the user named, links followed.
 
     Raises:
         InputError: The folder is missing or cannot be written; ``path`` is unchanged.
     """
     try:
-        _replace(path.resolve(), content)
+        replace_file(path.resolve(), content)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}); name a folder you may write") from error
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace ``path`` by ``content``: temporary name in the same folder, fsync, rename.
+
+    Raises:
+        OSError: The folder is missing, full, or cannot be written; ``path`` is unchanged and nothing else is left.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb") as file:

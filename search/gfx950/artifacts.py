@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import uuid
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from kernels.atomic_file import replace_file
 from kernels.errors import CompileError, KernelError, TimedOutError
 from search.gfx950.compile import CompiledKernel, Specialization
 
@@ -74,7 +73,7 @@ class ArtifactCache:
             result: Its code, or one of ``FAILURES``.
 
         Raises:
-            OSError: The folder cannot be written.
+            OSError: The folder is full or cannot be written; the old file is still there.
         """
         record = {
             "schema": SCHEMA,
@@ -86,15 +85,7 @@ class ArtifactCache:
         }
         path = self.path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                file.write(gzip.compress(json.dumps(record).encode(), compresslevel=5, mtime=0))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        replace_file(path, gzip.compress(json.dumps(record).encode(), compresslevel=5, mtime=0))
 
     def path(self, key: str) -> Path:
         """File of ``key``."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.atomic_file import write_atomically
+from kernels.atomic_file import replace_file, write_atomically
 from kernels.errors import InputError
 
 
@@ -49,3 +49,21 @@ def test_keeps_permissions_and_follows_a_link(tmp_path: Path) -> None:
 def test_missing_folder_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"):
         write_atomically(tmp_path / "none" / "file", b"x")
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_a_failed_write_leaves_the_old_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, failing, full)
+    with pytest.raises(OSError, match="No space left on device"):
+        replace_file(path, b"new")
+    with pytest.raises(InputError, match="No space left on device"):
+        write_atomically(path, b"new")
+    assert (list(tmp_path.iterdir()), path.read_bytes()) == ([path], b"old")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -23,9 +23,9 @@ from kernels.errors import InputError
 from kernels.hip_compiler import LINKER, find_compiler
 from kernels.spelling import counted
 from kernels.table_sources import user_tables
-from kernels.tables import is_stale, load_table, tables_folder
+from kernels.tables import TunedTable, is_stale, load_table, tables_folder
 from kernels.toolchain import LLVM_OLDEST, llvm_tool
-from search.available import aiter_installed
+from search.available import aiter_installed, config_absence
 
 Status = Literal["ok", "missing", "warning"]
 TRITON_RANGE = ((3, 6), (3, 9))  # tested minor versions, both ends included
@@ -220,8 +220,23 @@ def _table(path: Path, device: DeviceKey) -> Check:
         return Check(name, "ok", f"{rows}, for machines that have it")
     if table.device != device:
         return Check(name, "warning", f"{rows}: none is reachable on {device}", f"sweep on {device}, then export")
+    absences = _absences(table)
+    reached = f"{len(table.rows) - len(absences)} reachable" if absences else "all reachable"
+    found = [f"{rows}, {reached}", *_each(reason.partition(": ")[0] for reason in absences)]
+    cures = _each(reason.partition(": ")[2] or "use them on the device" for reason in absences)
     if stale:
-        return Check(
-            name, "warning", f"{rows}, all reachable, {stale} older than the kernels", "sweep again, then export"
-        )
-    return Check(name, "ok", f"{rows}, all reachable")
+        found.append(f"{stale} older than the kernels")
+        cures.append("sweep again, then export")
+    return Check(name, "warning" if cures else "ok", "; ".join(found), "; ".join(cures))
+
+
+def _absences(table: TunedTable) -> list[str]:
+    """What each row lacks that a default serves instead of here, on the GPU or, without one, on the simulator."""
+    offline = local_device() is None
+    reasons = [config_absence(row.family, row.config, table.device, offline=offline) for row in table.rows]
+    return [reason for reason in reasons if reason is not None]
+
+
+def _each(texts: Iterable[str]) -> list[str]:
+    """The texts without repetitions, in order."""
+    return list(dict.fromkeys(texts))

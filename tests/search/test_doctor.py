@@ -10,8 +10,9 @@ import pytest
 from result_rows import only, predicted, results
 
 from kernels.device import GFX950, DeviceKey
-from kernels.hip_compiler import HipCompiler
-from kernels.tables import TunedTable, write_table
+from kernels.hip_compiler import HipCompiler, find_compiler
+from kernels.native_config import StagedHipConfig
+from kernels.tables import TableRow, TunedTable, write_table
 from search import doctor
 from search.doctor import Check, examine
 from search.export import table_rows
@@ -136,6 +137,31 @@ def test_tables_say_how_many_rows_are_reachable_and_stale(offline: Path) -> None
     assert unreachable.detail == "1 row for gfx950-128cu: none is reachable on gfx950-256cu"
     assert "1 older than the kernels" in check("table gfx950-old.yaml").detail
     assert "lacks device, entries" in check("table torn.yaml").detail
+
+
+def test_rows_whose_kernels_cannot_be_had_here_are_not_called_reachable(
+    offline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fused, old = table_rows(results(predicted(9.0), predicted(9.0, M=32, source_hash="000000000000")))
+    native = [
+        TableRow(M, 7168, 2048, "staged_hip", StagedHipConfig(), "predicted", True, fused.made, predicted_us=9.0)
+        for M in (64, 128)
+    ]
+    write_table(offline / "gfx950.yaml", TunedTable(GFX950, (fused, *native)))
+    write_table(offline / "gfx950-old.yaml", TunedTable(GFX950, (old, *native)))
+    monkeypatch.setattr("search.available.find_compiler", lambda: HipCompiler(Path("h"), Path("c"), "clang 22"))
+    assert check("table gfx950.yaml").detail.startswith("3 rows for gfx950-256cu, all reachable")
+
+    monkeypatch.setenv("MXFP4_HIP_COMPILER", "/nothing")
+    monkeypatch.setattr("search.available.find_compiler", find_compiler)
+    found = check("table gfx950.yaml")
+    reason = "MXFP4_HIP_COMPILER=/nothing does not compile for gfx950"
+    assert found.status == "warning"
+    assert found.detail.startswith(f"3 rows for gfx950-256cu, 1 reachable; {reason}")
+    assert found.cure.startswith("name a hipcc, or a clang 20 or newer") and found.detail.count(reason) == 1
+    aged = check("table gfx950-old.yaml")
+    assert aged.detail.startswith(f"3 rows for gfx950-256cu, 1 reachable; {reason}; ")
+    assert aged.detail.endswith("older than the kernels") and aged.cure.endswith("; sweep again, then export")
 
 
 def test_a_table_of_another_architecture_is_no_warning_unless_the_user_named_it(

@@ -28,11 +28,17 @@ def e2m1_code(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
     return np.asarray(below + tie + np.signbit(values) * 8, dtype=np.int32)
 
 
-def cvt_scalef32_pk_fp4_f32(even: Floats, odd: Floats, scale: Floats) -> npt.NDArray[np.int32]:
-    """What the instruction writes to the low byte of a cleared register; only the scale's exponent field counts."""
+def cvt_scalef32_pk_fp4_bf16(pair: npt.NDArray[np.int32], scale: Floats) -> npt.NDArray[np.int32]:
+    """What the instruction writes to the low byte of a cleared register; only the scale's exponent field counts.
+
+    Args:
+        pair: Two bf16 in each register, that of the even k in the low half.
+        scale: Factors that the values are divided by.
+    """
     exponent = ((scale.view(np.int32) >> 23) & 0xFF).astype(np.float64) - 127
+    halves = (np.asarray(half, np.int32).view(np.float32) for half in (pair << 16, pair & -0x10000))
     with np.errstate(over="ignore", invalid="ignore"):
-        low, high = (e2m1_code(np.float64(x) / np.exp2(exponent)) for x in (even, odd))
+        low, high = (e2m1_code(half.astype(np.float64) / np.exp2(exponent)) for half in halves)
     packed: npt.NDArray[np.int32] = low | (high << 4)
     return packed
 
@@ -54,7 +60,7 @@ def _create_inline_asm(
         raise NotImplementedError(f"the interpreter does not know the inline assembly {asm!r}")
     from triton.runtime.interpreter import TensorHandle
 
-    return _AsmResult(TensorHandle(cvt_scalef32_pk_fp4_f32(*(operand.data for operand in operands)), tl.int32))
+    return _AsmResult(TensorHandle(cvt_scalef32_pk_fp4_bf16(*(operand.data for operand in operands)), tl.int32))
 
 
 def _unscale(packed: npt.NDArray[np.uint8], scale: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:

@@ -19,8 +19,7 @@ from kernels.triton_calls import (
     io_buffers,
     packed_buffers,
     quantize_call,
-    reduce_call,
-    slices_buffer,
+    summed,
     zero_call,
 )
 
@@ -46,11 +45,10 @@ def staged_hip(shape: GemmShape, config: StagedHipConfig, stride_am: int) -> Pro
         ),
     )  # fmt: skip
     buffers = (*io_buffers(shape), *packed_buffers(shape))
+    calls = (_hip_quantize_call(shape, config, stride_am), gemm)
     if not split:
-        return Program(buffers, (_hip_quantize_call(shape, config, stride_am), gemm))
-    reduce = reduce_call(shape, "slices", config.split_k, config.REDUCE_BLOCK_M, config.REDUCE_BLOCK_N)
-    calls = (_hip_quantize_call(shape, config, stride_am), gemm, reduce)
-    return Program((*buffers, slices_buffer(shape, config.split_k)), calls)
+        return Program(buffers, calls)
+    return summed(shape, buffers, calls, config.split_k, config.REDUCE_BLOCK_M, config.REDUCE_BLOCK_N)
 
 
 def gemm_kernel(config: StagedHipConfig) -> HipKernel:

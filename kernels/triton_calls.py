@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kernels.layouts import padded_scale_shape
 from kernels.problem import BLOCK, GemmShape
-from kernels.program import Buffer, KernelCall, Role
+from kernels.program import Buffer, KernelCall, Program, Role
 from kernels.tiling import FlatCoverage, RowCoverage, TileCoverage
 from kernels.triton_quantize import quantize_kernel
 from kernels.triton_reduce import reduce_kernel, zero_kernel
@@ -43,13 +44,21 @@ def packed_buffers(shape: GemmShape) -> tuple[Buffer, Buffer]:
     return codes, _scale_buffer("a_scale", shape.M, shape.K, "workspace")
 
 
-def slices_buffer(shape: GemmShape, split_k: int) -> Buffer:
-    """Partial sums of each slice of K."""
-    return Buffer("slices", "fp32", (split_k, shape.M, shape.N), "workspace")
-
-
 def _scale_buffer(name: str, rows: int, K: int, role: Role) -> Buffer:
-    return Buffer(name, "u8", (round_up(rows, 256), round_up(K // BLOCK, 8)), role)
+    return Buffer(name, "u8", padded_scale_shape(rows, K // BLOCK), role)
+
+
+def summed(
+    shape: GemmShape,
+    buffers: tuple[Buffer, ...],
+    calls: tuple[KernelCall, ...],
+    split_k: int,
+    block_m: int,
+    block_n: int,
+) -> Program:
+    """The program of ``calls``, which leave ``split_k`` partial sums in the buffer ``slices``, and of their sum."""
+    slices = Buffer("slices", "fp32", (split_k, shape.M, shape.N), "workspace")
+    return Program((*buffers, slices), (*calls, reduce_call(shape, "slices", split_k, block_m, block_n)))
 
 
 def quantize_call(shape: GemmShape, block_m: int, block_k: int, quantizer: str, stride_am: int) -> KernelCall:

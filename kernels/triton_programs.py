@@ -14,7 +14,7 @@ from kernels.triton_calls import (
     quantize_call,
     reduce_call,
     round_up,
-    slices_buffer,
+    summed,
     zero_call,
 )
 from kernels.triton_fused import fused_gemm_kernel
@@ -39,8 +39,7 @@ def fused_splitk_atomic(shape: GemmShape, config: SplitKAtomicConfig, stride_am:
 def fused_splitk_workspace(shape: GemmShape, config: SplitKWorkspaceConfig, stride_am: int) -> Program:
     """The same for each slice of K, each stored, then summed."""
     gemm = _fused_call(shape, config, stride_am, config.split_k, "workspace", "slices")
-    reduce = reduce_call(shape, "slices", config.split_k, config.REDUCE_BLOCK_M, config.REDUCE_BLOCK_N)
-    return Program((*io_buffers(shape), slices_buffer(shape, config.split_k)), (gemm, reduce))
+    return summed(shape, io_buffers(shape), (gemm,), config.split_k, config.REDUCE_BLOCK_M, config.REDUCE_BLOCK_N)
 
 
 def staged_triton(shape: GemmShape, config: StagedConfig, stride_am: int) -> Program:
@@ -60,8 +59,7 @@ def staged_triton(shape: GemmShape, config: StagedConfig, stride_am: int) -> Pro
     buffers = (*io_buffers(shape), *packed_buffers(shape))
     if not split:
         return Program(buffers, (quantize, gemm))
-    reduce = reduce_call(shape, "slices", config.split_k, config.REDUCE_BLOCK_M, config.REDUCE_BLOCK_N)
-    return Program((*buffers, slices_buffer(shape, config.split_k)), (quantize, gemm, reduce))
+    return summed(shape, buffers, (quantize, gemm), config.split_k, config.REDUCE_BLOCK_M, config.REDUCE_BLOCK_N)
 
 
 def _fused_call(

@@ -9,10 +9,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# v_cvt_scalef32_pk_fp4_f32 rounds two floats to one byte of its destination and keeps the other bytes. It reads the
-# exponent field of the scale only, so byte << 23 is the scale for every byte (AMD CDNA 4 ISA manual).
-CVT_PK_FP4 = tl.constexpr("v_cvt_scalef32_pk_fp4_f32 $0, $1, $2, $3")
-CVT_PK_FP4_CONSTRAINTS = tl.constexpr("=v,v,v,v")
+# v_cvt_scalef32_pk_fp4_bf16 rounds the two bf16 of a register to one byte of its destination and keeps the other bytes.
+# It reads the exponent field of the scale only, so byte << 23 is the scale for every byte (AMD CDNA 4 ISA manual).
+CVT_PK_FP4 = tl.constexpr("v_cvt_scalef32_pk_fp4_bf16 $0, $1, $2")
+CVT_PK_FP4_CONSTRAINTS = tl.constexpr("=v,v,v")
 
 
 @triton.jit
@@ -40,28 +40,38 @@ def e2m1_codes(magnitude, sign):
 @triton.jit
 def quantize_tile(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr, QUANTIZER: tl.constexpr):
     """Quantise x [ROWS, COLUMNS] of bf16 to packed codes [ROWS, COLUMNS//2] and scales [ROWS, COLUMNS//32], uint8."""
-    x = x.to(tl.float32)
-    bits = x.to(tl.int32, bitcast=True)
-    blocks = tl.reshape(bits & 0x7FFFFFFF, (ROWS, COLUMNS // 32, 32))
-    byte = scale_byte(tl.max(blocks, axis=2))  # integers: a NaN is the largest of all
-    group = tl.broadcast_to(tl.expand_dims(byte, 2), (ROWS, COLUMNS // 32, 16))
-    group = tl.reshape(group, (ROWS, COLUMNS // 2))  # the scale byte of each packed pair
-    even, odd = tl.split(tl.reshape(x, (ROWS, COLUMNS // 2, 2)))
+    bits = x.to(tl.int16, bitcast=True)
+    magnitudes = tl.reshape(bits & 0x7FFF, (ROWS, COLUMNS // 32, 32))
+    byte = scale_byte(tl.max(magnitudes, axis=2).to(tl.int32) << 16)  # integers: a NaN is the largest of all
+    even, odd = tl.split(tl.reshape(bits, (ROWS, COLUMNS // 2, 2)))
     if QUANTIZER == "hardware":
-        scale = (group << 23).to(tl.float32, bitcast=True)
+        pair = (even.to(tl.int32) & 0xFFFF) | (odd.to(tl.int32) << 16)
+        scale = for_each_pair((byte << 23).to(tl.float32, bitcast=True), ROWS, COLUMNS)
         word = tl.inline_asm_elementwise(
-            CVT_PK_FP4, CVT_PK_FP4_CONSTRAINTS, [even, odd, scale], dtype=tl.int32, is_pure=True, pack=1
+            CVT_PK_FP4, CVT_PK_FP4_CONSTRAINTS, [pair, scale], dtype=tl.int32, is_pure=True, pack=1
         )
-        packed = (word & 0xFF).to(tl.uint8)
+        packed = word.to(tl.uint8)
     else:
         # 2**-(byte - 127); its exponent field is 0 for byte 254, where the value is the subnormal 2**-127.
-        inverse = tl.where(group == 254, 0x00400000, (254 - group) << 23).to(tl.float32, bitcast=True)
-        even_sign = (even.to(tl.int32, bitcast=True) >> 31) & 1
-        odd_sign = (odd.to(tl.int32, bitcast=True) >> 31) & 1
-        low = e2m1_codes(tl.abs(even) * inverse, even_sign)
-        high = e2m1_codes(tl.abs(odd) * inverse, odd_sign)
+        inverse = tl.where(byte == 254, 0x00400000, (254 - byte) << 23).to(tl.float32, bitcast=True)
+        inverse = for_each_pair(inverse, ROWS, COLUMNS)
+        low = e2m1_codes(magnitude_of(even) * inverse, (even.to(tl.int32) >> 31) & 1)
+        high = e2m1_codes(magnitude_of(odd) * inverse, (odd.to(tl.int32) >> 31) & 1)
         packed = (low | (high << 4)).to(tl.uint8)
     return packed, byte.to(tl.uint8)
+
+
+@triton.jit
+def for_each_pair(values, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Repeat the values [ROWS, COLUMNS//32] of the blocks for each pair of k: [ROWS, COLUMNS//2]."""
+    repeated = tl.broadcast_to(tl.expand_dims(values, 2), (ROWS, COLUMNS // 32, 16))
+    return tl.reshape(repeated, (ROWS, COLUMNS // 2))
+
+
+@triton.jit
+def magnitude_of(bits):
+    """Absolute value, in fp32, of bf16 given by its bits (int16)."""
+    return ((bits.to(tl.int32) & 0x7FFF) << 16).to(tl.float32, bitcast=True)
 
 
 @triton.jit

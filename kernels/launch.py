@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import torch
 
@@ -15,6 +16,9 @@ from kernels.program import Buffer, KernelCall, Program
 
 TORCH_DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "u8": torch.uint8}
 AMD_OPTIONS = frozenset({"waves_per_eu", "matrix_instr_nonkdim"})  # the CUDA backend rejects them
+# Triton emits overflow checks of integer sums, which are dropped again where kernels are not compiled for debugging:
+# without them its front end has less to do.
+FRONT_END: Final[Mapping[str, int]] = MappingProxyType({"sanitize_overflow": False})
 
 
 def allocate(buffer: Buffer, device: torch.device | str) -> torch.Tensor:
@@ -23,8 +27,9 @@ def allocate(buffer: Buffer, device: torch.device | str) -> torch.Tensor:
 
 
 def backend_options(options: Mapping[str, int], *, amd: bool) -> dict[str, int]:
-    """The options that the backend knows."""
-    return {name: value for name, value in options.items() if amd or name not in AMD_OPTIONS}
+    """The options that the backend knows, and those that every kernel of the project is compiled with."""
+    known = {name: value for name, value in options.items() if amd or name not in AMD_OPTIONS}
+    return {**FRONT_END, **known}
 
 
 def launch_call(call: KernelCall, tensors: Mapping[str, torch.Tensor]) -> None:

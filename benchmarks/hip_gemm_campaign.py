@@ -30,8 +30,9 @@ from kernels.hip_compiler import compile_hip
 from kernels.native_config import StagedHipConfig
 from kernels.native_programs import gemm_kernel
 from kernels.problem import GemmShape
-from search.gfx950.code_object_check import Operands, Tile, random_operands
+from search.gfx950.code_object_check import Operands, random_operands
 from search.gfx950.hip_gemm_check import run_checked
+from search.gfx950.region_check import Tile
 from search.gfx950.simulator import SimulationError, load_assembly
 from search.shapes import load_shapes
 from search.user_errors import one_line_errors

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from kernels.code_object_launch import THREADS, CodeObjectCoverage, launch_grid, prebuilt_kernel
 from kernels.code_objects import CodeObject, accumulates_in_bf16, slice_elements
-from kernels.errors import WrongResultError
 from kernels.formats import Mxfp4Tensor, quantize
 from kernels.layouts import padded_scale_shape, shuffle_scales, shuffle_weight
 from kernels.problem import BLOCK, GemmShape
-from kernels.spelling import counted
-from kernels.tiling import GridIndex
 from kernels.weights import PackedWeight
-from search.gfx950.simulator import Buffer, Histogram, Kernel, Launch, simulate
-from search.tolerance import bf16_sum_bound, judge_result
+from search.gfx950.region_check import Array, CheckedRun, Tile, check_regions, judged_error, simulate_clean
+from search.gfx950.simulator import Buffer, Kernel, Launch
+from search.tolerance import bf16_sum_bound
 
-Array = npt.NDArray[Any]
 UNWRITTEN: Final = 0xFFFF  # bf16 NaN
 POISON: Final = 0xFF  # E8M0 NaN
-Tile = tuple[range, range]  # rows and columns of C
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,21 +53,6 @@ class Operands:
         """Float64 rows of A and of B behind a tile of C."""
         rows, columns = tile
         return self.a_values[rows.start : rows.stop], self.b_values[columns.start : columns.stop]
-
-
-@dataclass(frozen=True)
-class CheckedRun:
-    """A right execution.
-
-    Args:
-        histogram: Executed instructions.
-        elements: Values compared.
-        max_abs_error: Largest error.
-    """
-
-    histogram: Histogram
-    elements: int
-    max_abs_error: float
 
 
 def random_operands(shape: GemmShape, seed: int, column_pad: int = POISON) -> Operands:
@@ -131,61 +112,33 @@ def run_checked(
         SimulationError: The simulator does not model an instruction.
     """
     shape = operands.shape
+    summed = accumulates_in_bf16(log2_k_split)
+    out = np.full((shape.M, shape.N), 0 if summed else UNWRITTEN, np.uint16)
+    launch = _launch(code_object, operands, log2_k_split, Buffer(out, initialised=summed))
+
+    def largest_error(stored: Array, tile: Tile) -> float:
+        a, b = operands.values(tile)
+        bound = bf16_sum_bound(a, b, slice_elements(shape.K, log2_k_split)) if summed else None
+        return judged_error(torch.from_numpy(stored).view(torch.bfloat16), a @ b.T, bound)
+
     coverage = CodeObjectCoverage(shape, code_object, log2_k_split)
-    regions = [coverage.extent(*tile) for tile in tiles or [(range(shape.M), range(shape.N))]]
-    chosen = [index for region in regions for index in coverage.workgroups(*region)]
-    initial = 0 if accumulates_in_bf16(log2_k_split) else UNWRITTEN
-    out = np.full((shape.M, shape.N), initial, np.uint16)
-    histogram = _execute(kernel, code_object, operands, log2_k_split, out, list(dict.fromkeys(chosen)))
-    errors = [_compare(out, operands, log2_k_split, region) for region in regions]
-    for rows, columns in regions:
-        out[rows.start : rows.stop, columns.start : columns.stop] = initial
-    stray = np.argwhere(out != initial)
-    if len(stray):
-        m, n = stray[0]
-        raise WrongResultError(f"C[{m}, {n}] and {counted(len(stray) - 1, 'more element')} of other tiles were written")
-    return CheckedRun(histogram, sum(len(rows) * len(columns) for rows, columns in regions), max(errors))
+    execute = partial(simulate_clean, kernel, launch)
+    return check_regions(shape, coverage, tiles, out, execute, largest_error)
 
 
-def _execute(
-    kernel: Kernel, code_object: CodeObject, operands: Operands, log2_k_split: int, out: Array, chosen: list[GridIndex]
-) -> Histogram:
+def _launch(code_object: CodeObject, operands: Operands, log2_k_split: int, out: Buffer) -> Launch:
     shape = operands.shape
     packed = prebuilt_kernel(code_object, shape, log2_k_split)
     arguments: dict[str, Buffer | Array] = {
-        "out": Buffer(out, initialised=accumulates_in_bf16(log2_k_split)),
+        "out": out,
         "a": operands.codes.numpy(),
         "a_scale": operands.scales.numpy(),
         "b": operands.weight.data.numpy(),
         "b_scale": operands.weight.scale.numpy(),
     }
-    launch = Launch(
+    return Launch(
         arguments,
         launch_grid(shape, code_object, log2_k_split),
         (THREADS, 1, 1),
         pack=lambda addresses: packed.pack({name: addresses[name] for name in packed.arg_names}),
     )
-    result = simulate(kernel, launch, chosen)
-    if result.findings:
-        raise WrongResultError(f"{result.findings[0]} (and {counted(len(result.findings) - 1, 'more finding')})")
-    return result.histogram
-
-
-def _compare(out: Array, operands: Operands, log2_k_split: int, tile: Tile) -> float:
-    """Largest error of the tile.
-
-    Raises:
-        WrongResultError: An element is off.
-    """
-    rows, columns = tile
-    actual = torch.from_numpy(out[rows.start : rows.stop, columns.start : columns.stop]).view(torch.bfloat16)
-    a, b = operands.values(tile)
-    bound = None
-    if accumulates_in_bf16(log2_k_split):
-        bound = bf16_sum_bound(a, b, slice_elements(operands.shape.K, log2_k_split))
-    report = judge_result(actual, a @ b.T, bound)
-    if not report.ok:
-        raise WrongResultError(
-            f"{report.mismatches} of {report.elements} elements are wrong, largest error {report.max_abs:g}"
-        )
-    return report.max_abs

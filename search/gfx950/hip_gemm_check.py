@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from kernels.errors import WrongResultError
 from kernels.native_config import StagedHipConfig
 from kernels.native_programs import GEMM_POINTERS, staged_hip
 from kernels.program import KernelCall
-from kernels.spelling import counted
-from kernels.tiling import GridIndex
-from search.gfx950.code_object_check import UNWRITTEN, CheckedRun, Operands, Tile
-from search.gfx950.simulator import Buffer, Histogram, Kernel, Launch, simulate
-from search.tolerance import judge_result
+from search.gfx950.code_object_check import UNWRITTEN, Operands
+from search.gfx950.region_check import Array, CheckedRun, Tile, check_regions, judged_error, simulate_clean
+from search.gfx950.simulator import Buffer, Kernel, Launch
 
-Array = npt.NDArray[Any]
 GUARD_COLUMNS: Final = 48  # between the rows of C, that nobody may touch
 
 
@@ -40,20 +36,13 @@ def run_checked(kernel: Kernel, config: StagedHipConfig, operands: Operands, til
     """
     shape = operands.shape
     call = staged_hip(shape, config, shape.K).calls[1]
-    coverage = call.coverage
-    regions = [coverage.extent(*tile) for tile in tiles or [(range(shape.M), range(shape.N))]]
-    chosen = [index for region in regions for index in coverage.workgroups(*region)]
     bits = _blank_output(config, operands)
-    histogram = _execute(kernel, call, operands, bits, list(dict.fromkeys(chosen)))
-    errors = [_compare(bits, operands, region) for region in regions]
-    blank = np.iinfo(bits.dtype).max
-    for rows, columns in regions:
-        bits[..., rows.start : rows.stop, columns.start : columns.stop] = blank
-    stray = np.argwhere(bits != blank)
-    if len(stray):
-        others = counted(len(stray) - 1, "more element")
-        raise WrongResultError(f"C{stray[0].tolist()} and {others} beside the tiles were written")
-    return CheckedRun(histogram, sum(len(rows) * len(columns) for rows, columns in regions), max(errors))
+
+    def largest_error(stored: Array, tile: Tile) -> float:
+        return judged_error(_summed(stored), operands.product(tile))
+
+    execute = partial(simulate_clean, kernel, _launch(call, operands, bits))
+    return check_regions(shape, call.coverage, tiles, bits, execute, largest_error)
 
 
 def _blank_output(config: StagedHipConfig, operands: Operands) -> Array:
@@ -64,9 +53,14 @@ def _blank_output(config: StagedHipConfig, operands: Operands) -> Array:
     return np.full((config.split_k, shape.M, shape.N), np.iinfo(np.uint32).max, np.uint32)
 
 
-def _execute(
-    kernel: Kernel, call: KernelCall, operands: Operands, bits: Array, chosen: list[GridIndex]
-) -> Histogram:
+def _summed(stored: Array) -> torch.Tensor:
+    """The bf16 that a part of the output stands for."""
+    if stored.dtype == np.uint32:
+        return torch.from_numpy(stored.view(np.float32).sum(axis=0)).to(torch.bfloat16)
+    return torch.from_numpy(stored).view(torch.bfloat16)
+
+
+def _launch(call: KernelCall, operands: Operands, bits: Array) -> Launch:
     integers = {name: value for name, value in call.args.items() if isinstance(value, int)}
     integers["stride_om"] = bits.shape[-1]
     inputs = (operands.codes, operands.scales, operands.weight.data, operands.weight.scale)
@@ -77,30 +71,5 @@ def _execute(
         packed: bytes = call.kernel.pack({name: addresses[name] for name in GEMM_POINTERS} | integers)
         return packed
 
-    launch = Launch(
-        dict(zip(GEMM_POINTERS, arrays, strict=True)), call.grid, (call.kernel.threads, 1, 1), pack=pack
-    )
-    result = simulate(kernel, launch, chosen)
-    if result.findings:
-        raise WrongResultError(f"{result.findings[0]} (and {counted(len(result.findings) - 1, 'more finding')})")
-    return result.histogram
-
-
-def _compare(bits: Array, operands: Operands, tile: Tile) -> float:
-    """Largest error of the tile.
-
-    Raises:
-        WrongResultError: An element is off by more than one bf16 step.
-    """
-    rows, columns = tile
-    part = bits[..., rows.start : rows.stop, columns.start : columns.stop]
-    if bits.dtype == np.uint32:
-        actual = torch.from_numpy(part.view(np.float32).sum(axis=0)).to(torch.bfloat16)
-    else:
-        actual = torch.from_numpy(part).view(torch.bfloat16)
-    report = judge_result(actual, operands.product(tile))
-    if not report.ok:
-        raise WrongResultError(
-            f"{report.mismatches} of {report.elements} elements are wrong, largest error {report.max_abs:g}"
-        )
-    return report.max_abs
+    named = dict(zip(GEMM_POINTERS, arrays, strict=True))
+    return Launch(named, call.grid, (call.kernel.threads, 1, 1), pack=pack)

@@ -15,8 +15,9 @@ from kernels.code_objects import UNGUARDED_TILES, Catalogue, CodeObject, check, 
 from kernels.errors import InputError, WrongResultError
 from kernels.problem import GemmShape
 from kernels.reference import mxfp4_gemm_reference
-from search.gfx950.code_object_check import CheckedRun, Operands, Tile, random_operands, run_checked
+from search.gfx950.code_object_check import Operands, random_operands, run_checked
 from search.gfx950.llvm import find_tool
+from search.gfx950.region_check import CheckedRun, Tile
 from search.gfx950.simulator import InstructionClass, Kernel, ToolNotFoundError, load_code_object
 
 # The tiles of AITER 0.1.7, so that a test has a name without any AITER; another AITER's further ones are not tested.
@@ -206,7 +207,7 @@ def test_a_tail_of_K_is_right_with_zero_scale_pads_and_wrong_with_others(tile: t
 def test_a_tile_without_column_guard_is_caught_writing_into_the_next_rows(tile: tuple[int, int]) -> None:
     shape = GemmShape(40, tile[1] + 64, 256)
     assert check(shape, code_object(tile)) is not None
-    with pytest.raises(WrongResultError, match=r"C\[1, 0\] and \d+ more elements of other tiles were written"):
+    with pytest.raises(WrongResultError, match=r"C\[1, 0\] and \d+ more elements beside the tiles were written"):
         run(tile, shape, tiles=[(range(shape.M), range(tile[1], shape.N))])
 
 

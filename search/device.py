@@ -14,6 +14,7 @@ from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.ahead import Compiled, compile_ahead, compile_only
+from search.allocator import fast_malloc
 from search.device_worker import Answer, FinalTask, FinalTimes, MeasureTask, Task, baseline, run_task
 from search.evaluate import Candidate, Evaluation, Value
 from search.gpu import gpu_count, see_none, see_only
@@ -74,7 +75,8 @@ class DeviceEvaluator:
         self._timing = protocol
         self._limits = limits
         compiling = partial(compile_candidate, device=device)
-        self._compiler = compiler or WorkerPool(compiling, count, partial(begin_compiling, device))
+        begin = partial(begin_compiling, device)
+        self._compiler = compiler or WorkerPool(compiling, count, begin, fast_malloc())
         indices = tuple(range(gpu_count())) if gpus is None else tuple(gpus)
         pools = workers or [_worker(index) for index in indices]
         spares = [None if workers else _worker(index) for index in indices]

@@ -25,6 +25,7 @@ from kernels.spelling import counted
 from kernels.table_sources import user_tables
 from kernels.tables import TunedTable, is_stale, load_table, tables_folder
 from kernels.toolchain import LLVM_OLDEST, llvm_tool
+from search.allocator import PACKAGE, fast_malloc
 from search.available import aiter_installed, config_absence
 
 Status = Literal["ok", "missing", "warning"]
@@ -59,7 +60,7 @@ def examine(results: Path, storage: str | None = None) -> list[Check]:
     """
     return [
         _python(), _torch(), _triton(), *_gpus(), _cross_compiler(), _hip_compiler(), _objdump(), *_aiter(),
-        _optuna(results, storage), _packages("pandas", "pyarrow"),
+        _allocator(), _optuna(results, storage), _packages("pandas", "pyarrow"),
         _packages("matplotlib", cure="pip install '.[plot]'"), _namesake(), *_tables(),
     ]  # fmt: skip
 
@@ -96,6 +97,15 @@ def _triton() -> Check:
     return Check(
         "triton", "warning", f"{triton.__version__} is untested", f"use {_dotted(oldest)} to {_dotted(newest)}"
     )
+
+
+def _allocator() -> Check:
+    chosen = fast_malloc()
+    if "LD_PRELOAD" in chosen:
+        return Check("malloc", "ok", f"compiling processes preload {chosen['LD_PRELOAD']}")
+    if not chosen:
+        return Check("malloc", "ok", "as your environment chooses")
+    return Check("malloc", "missing", "no tcmalloc, which compiles faster", f"apt-get install {PACKAGE}")
 
 
 def _gpus() -> Iterator[Check]:

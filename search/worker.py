@@ -7,17 +7,19 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar
 
 from kernels.errors import InputError
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
+STARTING: Final = threading.Lock()  # held while the environment is that of a new process
 START_TIMEOUT_S = 120.0  # importing torch and Triton on a loaded machine
 
 
@@ -36,15 +38,21 @@ class WorkerPool(Generic[Task, Answer]):
         function: Runs in the workers: task to answer; picklable. What it raises reaches the task's future.
         count: Processes. They start with their first task.
         initialize: Runs once in each new process before its first task; picklable.
+        environment: Environment variables of the processes beside those of this one.
     """
 
     def __init__(
-        self, function: Callable[[Task], Answer], count: int, initialize: Callable[[], None] | None = None
+        self,
+        function: Callable[[Task], Answer],
+        count: int,
+        initialize: Callable[[], None] | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         if count < 1:
             raise ValueError(f"count = {count} must be at least 1")
         self._function = function
         self._initialize = initialize
+        self._environment = environment
         self._queue: SimpleQueue[tuple[Task, float, Future[Answer]] | threading.Barrier | None] = SimpleQueue()
         self._closed = threading.Event()
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
@@ -75,12 +83,16 @@ class WorkerPool(Generic[Task, Answer]):
         for thread in self._threads:
             thread.join()
 
+    def _new_worker(self) -> _Worker:
+        with _environment_of_new_processes(self._environment):
+            return _Worker(self._function, self._initialize)
+
     def _serve(self) -> None:
         """Thread: feed one worker process, replacing it when it is gone."""
         worker: _Worker | None = None
         while (item := self._queue.get()) is not None:
             if isinstance(item, threading.Barrier):
-                worker = worker or _Worker(self._function, self._initialize)
+                worker = worker or self._new_worker()
                 if not worker.comes_up(self._closed):
                     worker = None
                 with suppress(threading.BrokenBarrierError):
@@ -92,7 +104,7 @@ class WorkerPool(Generic[Task, Answer]):
                 continue
             try:
                 if worker is None:
-                    worker = _Worker(self._function, self._initialize)
+                    worker = self._new_worker()
                 raised, answer = worker.run(task, timeout_s, self._closed)
             except (WorkerDied, WorkerTimedOut) as error:
                 raised, answer = error, None
@@ -103,6 +115,22 @@ class WorkerPool(Generic[Task, Answer]):
                 future.set_exception(raised)
         if worker is not None:
             worker.stop()
+
+
+@contextmanager
+def _environment_of_new_processes(variables: Mapping[str, str]) -> Iterator[None]:
+    """Start processes with ``variables`` on top of this process's environment, which multiprocessing hands down."""
+    with STARTING:
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
 
 
 class _Worker:

@@ -33,6 +33,8 @@ def act(task: str) -> str:
         raise InputError("/tmp: No space left on device")
     if task == "frozen":
         return str(gc.get_freeze_count())
+    if task in os.environ:
+        return os.environ[task]
     return f"{task} by {os.getpid()}"
 
 
@@ -54,6 +56,18 @@ def test_a_worker_is_kept_between_tasks(pool: WorkerPool[str, str]) -> None:
 
 def test_the_garbage_collector_of_a_worker_skips_what_was_loaded_at_its_start(pool: WorkerPool[str, str]) -> None:
     assert int(pool.submit("frozen", timeout_s=60).result()) > 1000
+
+
+def test_workers_get_environment_variables_that_their_parent_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MXFP4_TEST_KEPT", "of the parent")
+    monkeypatch.setenv("MXFP4_TEST_OTHER", "of the parent")
+    pool = WorkerPool(act, 2, environment={"MXFP4_TEST_NEW": "of the worker", "MXFP4_TEST_OTHER": "of the worker"})
+    pool.start()
+    told = [pool.submit(f"MXFP4_TEST_{name}", timeout_s=60).result() for name in ("KEPT", "NEW", "OTHER")]
+    pool.close()
+    assert told == ["of the parent", "of the worker", "of the worker"]
+    assert "MXFP4_TEST_NEW" not in os.environ
+    assert os.environ["MXFP4_TEST_OTHER"] == "of the parent"
 
 
 def test_started_workers_serve_at_once_and_each_is_started_once() -> None:

@@ -117,6 +117,7 @@ def export(
     from search.export import export as write
     from search.results import load
     from search.text_table import output_console
+    from search.unfinished import unfinished_line
 
     console = output_console()
     if format == SUBMISSION:
@@ -135,6 +136,8 @@ def export(
                 console.print(f"{change.action:9}{change.row}: {change.reason}", soft_wrap=True)
         counts = ", ".join(f"{one.report.count(action)} {action}" for action in ACTIONS)
         console.print(f"{one.path}: {counted(len(one.report.table.rows), 'row')} ({counts})", soft_wrap=True)
+        if one.unfinished:
+            typer.echo(f"{one.path}: {unfinished_line(one.unfinished)}, then export again", err=True)
     _report_unresolved(unresolved_shapes(done))
 
 

@@ -79,6 +79,7 @@ ORIGIN: Mapping[str, str] = {
     **_group(INTEGER, "gpu_index"),
     **_group(TEXT, "source_hash started"),  # started: ISO 8601 with the offset from UTC
     **_group(NUMBER, "duration_s"),
+    **_group(INTEGER, "trials_wanted"),  # of the study in all, by the sweep that ran this one
     **_group(NUMBER, "gpu_s gpu_wait_s"),  # on the GPU's worker; how long that had nothing to do before
     **_group(TEXT, "driver gpu_notes"),  # gpu_notes: throttling, other processes
     **_group(INTEGER, "clock_mhz"),  # of the compute units, just after timing

@@ -17,6 +17,7 @@ from kernels.problem import GemmShape
 from kernels.spelling import instead_of
 from kernels.table_sources import table_path
 from kernels.tables import Made, MergeReport, TableRow, TunedTable, dump_table, load_table, merge
+from search.unfinished import unfinished
 from search.winners import Winner, shapes_of, winners
 
 FORMATS: Mapping[str, Callable[[TunedTable], str]] = {"yaml": dump_table}
@@ -32,11 +33,13 @@ class Export:
         path: The file.
         report: What became of each row.
         unresolved: Shapes of the results that have no winner.
+        unfinished: What the search lacks that a row of the table comes from, by the row's shape.
     """
 
     path: Path
     report: MergeReport
     unresolved: tuple[GemmShape, ...]
+    unfinished: Mapping[GemmShape, str]
 
 
 def export(
@@ -85,7 +88,10 @@ def _plan(frame: pd.DataFrame, device: DeviceKey, table: Path, output: Path | No
     rows = table_rows(mine, old)
     shapes = {row.shape for row in rows}
     unresolved = tuple(shape for _, shape in shapes_of(mine) if shape not in shapes)
-    return Export(output or table, merge(old, TunedTable(device, tuple(rows)), min_gain=min_gain), unresolved)
+    report = merge(old, TunedTable(device, tuple(rows)), min_gain=min_gain)
+    lacks = unfinished(mine, {row.made.study for row in rows})
+    doubtful = {row.shape: lacks[row.made.study] for row in report.table.rows if row.made.study in lacks}
+    return Export(output or table, report, unresolved, doubtful)
 
 
 def table_rows(frame: pd.DataFrame, incumbents: TunedTable | None = None) -> list[TableRow]:

@@ -17,6 +17,7 @@ from kernels.table_rows import EVIDENCE
 from search.evaluate import OUTCOMES
 from search.finals_report import print_finals
 from search.text_table import TextTable, print_table
+from search.unfinished import unfinished, unfinished_line
 from search.winners import Winner, config_of, shapes_of, winners
 
 TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K")
@@ -109,10 +110,15 @@ def _percent(part: float | None) -> str:
 
 
 def print_closing(frame: pd.DataFrame, console: Console) -> list[Summary]:
-    """Print the closing table of the results; the summaries that it shows."""
+    """Print the closing table of the results, and which searches were cut short; the summaries that it shows."""
     summaries = summarize(frame)
     print_table(closing_table(summaries), console)
     print_finals(frame, console)
+    studies = {s.shape: str(frame["study"][s.winner.row]) for s in summaries if s.winner is not None}
+    lacks = unfinished(frame, studies.values())
+    doubtful = {shape: lacks[study] for shape, study in studies.items() if study in lacks}
+    if doubtful:
+        console.print(unfinished_line(doubtful), soft_wrap=True)
     return summaries
 
 

@@ -127,7 +127,7 @@ class StudyRun:
                 running[future] = started
             left_s = math.inf if deadline_s is None else max(0.0, deadline_s - time.monotonic())
             for future in wait(running, min(left_s, LOOK_S), FIRST_COMPLETED).done:
-                self._finish(live, running.pop(future), future.result())
+                self._finish(live, running.pop(future), future.result(), total)
                 done += 1
                 self.notify(self._progress(done, total))
         for future in running:
@@ -149,10 +149,10 @@ class StudyRun:
         started = datetime.now(timezone.utc).isoformat(timespec="seconds")
         return self.evaluator.submit(candidate), _Running(trial, candidate, started, time.monotonic())
 
-    def _finish(self, live: optuna.Study, running: _Running, evaluation: Evaluation) -> None:
+    def _finish(self, live: optuna.Study, running: _Running, evaluation: Evaluation, wanted: int) -> None:
         seconds = time.monotonic() - running.start_s
-        record = self.record(running.candidate, evaluation, running.started, seconds)
-        running.trial.set_user_attr("record", dict(record))
+        record = {**self.record(running.candidate, evaluation, running.started, seconds), "trials_wanted": wanted}
+        running.trial.set_user_attr(RECORD, record)
         # Pruned, not failed: TPE learns from complete and pruned trials only.
         if evaluation.outcome == "ok":
             told = live.tell(running.trial, evaluation.objective_us)

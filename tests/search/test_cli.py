@@ -137,6 +137,18 @@ def test_export_writes_a_table_and_exits_1_where_a_shape_has_no_winner(tmp_path:
     assert load_table(table).rows[0].predicted_us == 8.0
 
 
+def test_a_search_that_was_cut_short_is_named_where_its_winner_is_shown_or_exported(tmp_path: Path) -> None:
+    path = tmp_path / "results.parquet"
+    save(results(predicted(9.0, trials_wanted=96)), path)
+    line = "unfinished: 16x2112x7168 (1 of 96 trials); the same sweep goes on"
+    exported = run("export", "--results", path, "--table", tmp_path / "table.yaml")
+    assert exported.exit_code == 0 and exported.stderr == f"{tmp_path}/table.yaml: {line}, then export again\n"
+    assert run("inspect", "--results", path).stdout.endswith(f"{line}\n")
+    save(results(predicted(9.0, trials_wanted=1)), path)
+    assert run("export", "--results", path, "--table", tmp_path / "table.yaml").stderr == ""
+    assert "unfinished" not in run("inspect", "--results", path).stdout
+
+
 def test_export_writes_a_submission_from_the_table_alone(tmp_path: Path, saved: Path) -> None:
     table, submission = tmp_path / "table.yaml", tmp_path / "submission.py"
     run("export", "--results", saved, "--table", table)

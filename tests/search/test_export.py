@@ -58,6 +58,17 @@ def test_export_writes_merges_and_names_shapes_without_a_winner(tmp_path: Path) 
     assert load_table(path).rows[0].predicted_us == 8.0
 
 
+def test_rows_of_searches_that_were_cut_short_are_named_until_they_are_finished(tmp_path: Path) -> None:
+    path = tmp_path / "table.yaml"
+    trials = [predicted(9.0 + i, trial=i, trials_wanted=2, num_warps=2**i) for i in range(2)]
+    whole = predicted(9.0, M=64, study="other", trials_wanted=1)
+    early = only(export(results(trials[0], whole), table=path, output=None, min_gain=0.0))
+    assert early.unfinished == {GemmShape(16, 2112, 7168): "1 of 2 trials"}
+    again = only(export(results(trials[0], whole), table=path, output=None, min_gain=0.0))
+    assert again.unfinished == early.unfinished  # the row is the table's now, and no better for it
+    assert only(export(results(*trials, whole), table=path, output=None, min_gain=0.0)).unfinished == {}
+
+
 def test_output_leaves_the_incumbent_table_alone(tmp_path: Path) -> None:
     table, output = tmp_path / "table.yaml", tmp_path / "new.yaml"
     export(results(predicted(9.0)), table=table, output=None, min_gain=0.0)

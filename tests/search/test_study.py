@@ -60,6 +60,16 @@ def test_resumes_without_repeating_an_evaluation(tmp_path: Path) -> None:
     assert len(set(asked)) == 30
 
 
+def test_each_trial_says_how_many_its_run_was_to_reach(tmp_path: Path) -> None:
+    search(tmp_path, trials=2)
+    search(tmp_path, trials=3)
+    kept = [trial.user_attrs["record"]["trials_wanted"] for trial in open_study(tmp_path).trials]
+    assert kept == [2, 2, 3]
+    total = points().total
+    search(tmp_path, trials=10 * total, sampler="auto")
+    assert open_study(tmp_path).trials[-1].user_attrs["record"]["trials_wanted"] == total  # there are no more points
+
+
 def test_a_finished_study_is_not_touched(tmp_path: Path) -> None:
     search(tmp_path, trials=12)
     assert search(tmp_path, trials=12).asked == []

@@ -2,10 +2,10 @@
 # What is measured on a GPU, in parts that each fit ten minutes. Usage: device_session.sh PART OUTPUT_FOLDER
 #   1  probe (2 min), faults (3 min), one short sweep (1.5 min), comparison with triton.autotune on one shape (2 min)
 #   2  three shapes swept exhaustively over benchmarks/recorded_spaces, about 1,500 candidates each (9 min)
-#   3  the ten competition shapes (4.5 min), table, verify, one shape again in a new process, comparison (2 min)
+#   3  the ten competition shapes (4.5 min), table, verify, comparison with the defaults and torch (3 min)
 #   4  the GPU tests (1.2 min), four shapes swept twice in two processes and whether they agree (2.5 min)
 #   5  faults and a killed sweep (1.5 min), a full disk (1.5 min), natural against shuffled weights (2 min)
-#   6  on a machine with several GPUs: the GPU tests that need two, sweeps on one and on all, a killed sweep (5 min)
+#   6  on a machine with several GPUs: the GPU tests that need two, sweeps on one and on all, a killed sweep (9 min)
 # OUTPUT_FOLDER gets part1.tar.gz (part2, part3) with the logs, JSON, CSV, Parquet and studies of every step so far.
 # Every step has a time limit and a log; a step that fails does not stop the next one. Needs torch, Triton, Optuna,
 # SQLAlchemy and the project's other dependencies in the interpreter that PYTHON names (default: python3).
@@ -44,8 +44,7 @@ case $part in
     step export 20 "$python" run_search.py export --results "$work/sweep" --output "$work/sm_90.yaml"
     step verify 60 "$python" run_search.py verify --table "$work/sm_90.yaml" --on device
     step results 20 "$python" run_search.py inspect --results "$work/sweep" --to "$work/sweep.parquet"
-    step again 80 "$python" run_search.py sweep 16x2112x7168 --target local --trials 400 --time-budget 40 --seed 7 --results "$work/again"
-    step compare 110 "$python" benchmarks/device_compare.py --results "$work/sweep" --shapes $shapes --autotune 1 --rounds 15 --output "$work/compare"
+    step compare 200 "$python" benchmarks/device_compare.py --results "$work/sweep" --shapes $shapes --autotune 1 --rounds 15 --output "$work/compare"
     ;;
 4)
     four=(16x2112x7168 32x2880x512 16x3072x1536 64x7168x2048)
@@ -61,7 +60,7 @@ case $part in
     ;;
 6)
     step gputests 60 "$python" -m pytest -q -rs -p no:cacheprovider tests/gpu -k "another_gpu or every_family"
-    step gpus 330 "$python" benchmarks/device_gpus.py --output "$work/gpus"
+    step gpus 420 "$python" benchmarks/device_gpus.py --output "$work/gpus"
     step killed 100 "$python" benchmarks/device_faults.py --killed-only --output "$work/killed.json"
     ;;
 *)

@@ -48,14 +48,16 @@ GEMM_KNOBS = (
 Judged = tuple[KernelConfig, Future[Evaluation]]
 
 
-def shortlist(space: SearchSpace, shape: GemmShape, count: int) -> list[KernelConfig]:
+def shortlist(
+    space: SearchSpace, shape: GemmShape, count: int, machine: Machine = MACHINE
+) -> list[KernelConfig]:
     """The points with the smallest estimates, one of each GEMM; none where the family has no legal point."""
     try:
         legal = legal_set(space, shape, GFX950)
     except InputError:
         return []
-    times = np.where(doubtful(space.family, legal.frame, MACHINE), np.inf, 0.0)
-    times = times + estimate_us(space.family, legal.frame, shape, MACHINE).round(3)
+    times = np.where(doubtful(space.family, legal.frame, machine), np.inf, 0.0)
+    times = times + estimate_us(space.family, legal.frame, shape, machine).round(3)
     order = np.argsort(times, kind="stable")
     found: dict[tuple[object, ...], KernelConfig] = {}
     for index in order[np.isfinite(times[order])]:

@@ -19,7 +19,7 @@ from kernels.device import GFX950, DeviceKey
 from kernels.errors import CompileError, IllegalConfigError, KernelError, TimedOutError
 from kernels.families import FAMILIES
 from kernels.program import Program
-from kernels.user_cache import default_cache
+from kernels.user_cache import default_cache, writable_cache
 from search.allocator import fast_malloc
 from search.compiled import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts, load_calls
 from search.compiler_output import diagnostic_line
@@ -58,6 +58,9 @@ class OfflineEvaluator:
         jobs: Worker processes; None takes one a core.
         cache: Folder of compiled kernels; None takes :func:`~kernels.user_cache.default_cache`.
         timeout_s: Limit of one candidate.
+
+    Raises:
+        InputError: No folder for compiled kernels can be written.
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class OfflineEvaluator:
         self.protocol = PROTOCOL
         self.capacity = 2 * count  # one runs, one waits, so that no worker idles while the sampler thinks
         self._timeout_s = timeout_s
-        self._cache = ArtifactCache(cache or default_cache())
+        self._cache = ArtifactCache(writable_cache(cache or default_cache()))
         self._logs = tempfile.TemporaryDirectory(prefix="mxfp4-tune-")
         self._numbers = itertools.count()
         self._closed = False
@@ -158,7 +161,7 @@ def judge(task: OfflineTask, *, device: DeviceKey, cache: Path) -> Evaluation:
         facts |= {"deterministic": family.is_deterministic(candidate.config)} | _checked_facts(compiled, report)
     except KernelError as error:
         return Evaluation(cast(Outcome, error.outcome), str(error), facts=facts)
-    prediction = _predict(candidate, compiled, report, machine)
+    prediction = predict_executed(candidate, compiled, report, machine)
     facts |= {"model": prediction.model, "bound": prediction.bound, "roofline_us": prediction.roofline_us}
     return Evaluation("ok", evidence="predicted", objective_us=prediction.predicted_us, facts=facts)
 
@@ -170,10 +173,17 @@ def _compile(program: Program, cache: ArtifactCache, logs: Path) -> list[Compile
     return compiled
 
 
-def _predict(
+def predict_executed(
     candidate: Candidate, compiled: Sequence[CompiledCall], report: GateReport, machine: Machine
 ) -> Prediction:
-    """Time by the model, from the instructions that were executed."""
+    """Time by the model, from the instructions that were executed.
+
+    Args:
+        candidate: What was compiled.
+        compiled: Its launches.
+        report: Of their execution.
+        machine: With the harness whose times are asked for.
+    """
     works = estimate_calls(candidate.family, candidate.config.to_dict(), candidate.shape, machine)
     exact = tuple(
         with_executed(work, longest_wave_mix(histogram), one.analysis.resources, one.lds_bytes, machine)

@@ -2,7 +2,8 @@
 
 One file a build, under :func:`kernels.hip_compiler.build_key`, in the user's cache folder. A file is written under
 a temporary name and renamed. Processes and threads that want the same build wait for the first of them; the lock
-ends with its process. A file that cannot be read whole counts as absent.
+ends with its process. A file that cannot be read whole counts as absent. Of a folder that cannot be written, what it
+has is used; the rest is built into what :func:`~kernels.user_cache.writable_cache` names.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import json
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 from filelock import FileLock
 
-from kernels.atomic_file import write_atomically
+from kernels.atomic_file import replace_file
 from kernels.device import GFX950
 from kernels.errors import InputError, TimedOutError
 from kernels.hip_compiler import (
@@ -33,7 +34,7 @@ from kernels.hip_compiler import (
     find_compiler,
 )
 from kernels.native import HipKernel
-from kernels.user_cache import default_cache
+from kernels.user_cache import default_cache, writable_cache
 
 SCHEMA: Final = 1
 _UNREADABLE: Final = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError)  # of a torn or foreign file
@@ -66,7 +67,7 @@ class HipCache:
             HipCompileError: The compiler rejects it, now or when it was first asked.
             TimedOutError: It did not end in time, now or when it was first asked.
             KernelError: The compiler was killed; the next call tries again.
-            InputError: There is no compiler, no such source, or the folder cannot be written.
+            InputError: There is no compiler, no such source, or no folder that has room and can be written.
         """
         compiler = compiler or find_compiler()
         key = build_key(kernel, arch, compiler, self.sources)
@@ -74,21 +75,14 @@ class HipCache:
         def make() -> HipBuild:
             return compile_hip(kernel, arch, compiler, log, self.sources)
 
-        return _result(self.load(key) or self._make(key, make))
+        return _result(self.load(key) or self._writable()._make(key, make))
 
     def code_object(self, kernel: HipKernel, arch: str = GFX950.arch, compiler: HipCompiler | None = None) -> bytes:
         """The ELF of :meth:`build`, assembled from its text; raises as that does."""
         compiler = compiler or find_compiler()
         build = self.build(kernel, arch, compiler)
-        path = self._path(_digest([build.assembly, arch, compiler.version]), ".co")
-        try:
-            return _verified(path.read_bytes())
-        except _UNREADABLE:
-            content = assemble(build.assembly, arch, compiler)
-        with _named(self.folder):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content + sha256(content).digest())
-        return content
+        key = _digest([build.assembly, arch, compiler.version])
+        return self._assembled(key) or self._writable()._assemble(key, build.assembly, arch, compiler)
 
     def load(self, key: str) -> HipBuild | Failure | None:
         """What was stored under ``key``; None if nothing whole was."""
@@ -99,6 +93,26 @@ class HipCache:
             return _from_json(record["result"])
         except _UNREADABLE:
             return None
+
+    def _writable(self) -> HipCache:
+        """This cache, or the one that takes what this one cannot."""
+        return replace(self, folder=writable_cache(self.folder))
+
+    def _assembled(self, key: str) -> bytes | None:
+        """The code object under ``key``; None if nothing whole is there."""
+        try:
+            return _verified(self._path(key, ".co").read_bytes())
+        except _UNREADABLE:
+            return None
+
+    def _assemble(self, key: str, assembly: str, arch: str, compiler: HipCompiler) -> bytes:
+        """Assemble and keep, unless that was done before."""
+        known = self._assembled(key)
+        if known is not None:
+            return known
+        content = assemble(assembly, arch, compiler)
+        self._keep(self._path(key, ".co"), content + sha256(content).digest())
+        return content
 
     def _make(self, key: str, make: Callable[[], HipBuild]) -> HipBuild | Failure:
         """Build and keep, unless another process or thread does so first."""
@@ -113,10 +127,15 @@ class HipCache:
                 known = _attempt(make)
                 result = _to_json(known)
                 record = {"schema": SCHEMA, "key": key, "digest": _digest(result), "result": result}
-                write_atomically(path, gzip.compress(json.dumps(record).encode(), compresslevel=5, mtime=0))
+                self._keep(path, gzip.compress(json.dumps(record).encode(), compresslevel=5, mtime=0))
             return known
         finally:
             lock.release()
+
+    def _keep(self, path: Path, content: bytes) -> None:
+        with _named(self.folder):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, content)
 
     def _path(self, key: str, suffix: str = ".json.gz") -> Path:
         return self.folder / key[:2] / f"{key}{suffix}"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 from kernels.device import GFX950, local_device
 from kernels.errors import InputError
 from kernels.spelling import counted, instead_of
-from kernels.user_cache import default_cache
 from search.device import DeviceEvaluator
 from search.evaluate import Evaluator
 from search.offline import OfflineEvaluator
@@ -31,7 +29,7 @@ def make_evaluator(target: str, *, jobs: int | None = None, warm: bool = False, 
 
     Raises:
         InputError: Unknown target, ``local`` on a machine without a GPU, a recorded sweep that cannot be read, or
-            a cache that cannot be written.
+            no folder for compiled kernels that can be written.
     """
     if is_replay(target):
         return ReplayEvaluator(Path(target.removeprefix(PREFIX)))
@@ -42,7 +40,7 @@ def make_evaluator(target: str, *, jobs: int | None = None, warm: bool = False, 
         return DeviceEvaluator(local, jobs=jobs, protocol=WARM if warm else COLD)
     if target == "local":
         raise InputError("--target local: torch finds no GPU here; use --target gfx950 to search without one")
-    return OfflineEvaluator(GFX950, jobs=jobs, cache=_writable(cache or default_cache()))
+    return OfflineEvaluator(GFX950, jobs=jobs, cache=cache)
 
 
 def check_jobs(jobs: int | None) -> None:
@@ -56,14 +54,3 @@ def check_jobs(jobs: int | None) -> None:
     if jobs is not None and not 1 <= jobs <= most:
         lent = counted(cores, "core")
         raise InputError(f"--jobs {jobs}: this machine lends {lent}; give 1 to {most}, or leave it out")
-
-
-def _writable(cache: Path) -> Path:
-    """``cache``, which is there and can be written."""
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=cache):
-            return cache
-    except OSError as error:
-        cure = "set XDG_CACHE_HOME to a folder that can be written"
-        raise InputError(f"{cache}: compiled kernels cannot be kept there ({error.strerror}); {cure}") from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import tempfile
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -140,10 +142,49 @@ def test_nothing_but_records_and_locks_is_left(bench: Bench) -> None:
     assert {path.suffix for path in bench.cache.folder.rglob("*") if path.is_file()} <= {".gz", ".co", ".lock"}
 
 
-def test_a_folder_that_cannot_be_written_is_named_with_the_cure(bench: Bench) -> None:
+def test_a_folder_that_cannot_be_written_has_a_stand_in_that_keeps_builds(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    bench.cache.folder.write_text("a file")
+    for _ in range(3):
+        assert bench.cache.code_object(KERNEL, compiler=bench.compiler) == b"object of k: source\n"
+    assert bench.count == 2  # one compiles, one assembles
+    assert [str(bench.cache.folder) in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_what_a_folder_has_that_cannot_be_written_any_more_is_used(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = bench.cache.code_object(KERNEL, compiler=bench.compiler)
+
+    def refuse(folder: Path) -> Path:
+        raise AssertionError(f"{folder} was to be written")
+
+    monkeypatch.setattr("kernels.hip_cache.writable_cache", refuse)
+    assert bench.cache.code_object(KERNEL, compiler=bench.compiler) == made
+
+
+def test_without_any_folder_the_first_is_named_with_the_cure(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     bench.cache.folder.write_text("a file")
     with pytest.raises(InputError, match=f"{bench.cache.folder}.*set XDG_CACHE_HOME"):
         bench.cache.build(KERNEL, compiler=bench.compiler)
+
+
+def test_a_full_disk_is_named_with_the_cure_and_leaves_nothing_half_written(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match=f"{bench.cache.folder}: No space left on device; set XDG_CACHE_HOME"):
+        bench.cache.build(KERNEL, compiler=bench.compiler)
+    assert {path.suffix for path in bench.cache.folder.rglob("*") if path.is_file()} <= {".lock"}
 
 
 def test_the_default_folder_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from dataclasses import replace
 from functools import partial
@@ -230,6 +231,23 @@ def test_the_worker_is_replaced_and_the_reason_found(
         evaluator.close()
     assert done.outcome == outcome
     assert (ArtifactCache(tmp_path).load(KEY) is not None) == (how == "abort")
+
+
+def test_a_cache_that_cannot_be_written_has_a_stand_in_for_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(offline, "judge", partial(dies, how="abort"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "file").write_text("")
+    evaluator = OfflineEvaluator(jobs=1, cache=tmp_path / "file" / "cache")
+    try:
+        done = evaluator.submit(Candidate(SHAPE, "fused", FAMILIES["fused"].config({}))).result(timeout=90)
+    finally:
+        evaluator.close()
+    assert done.outcome == "compile_error"
+    [stand_in] = tmp_path.glob("mxfp4-tune-cache-*")
+    assert ArtifactCache(stand_in).load(KEY) is not None
+    assert [f"{stand_in} serves instead" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_closing_cancels_what_waits_and_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -79,8 +80,11 @@ def test_a_number_of_jobs_that_no_machine_has_is_refused(tmp_path: Path, jobs: i
     assert not (tmp_path / "new").exists()
 
 
-def test_a_cache_that_cannot_be_written_is_named_and_not_the_results(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_named_and_not_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
     asked = request("gfx950", cache=tmp_path / "file" / "cache", results=tmp_path / "results")
     with pytest.raises(InputError, match=r"file/cache: compiled kernels cannot be kept .*; set XDG_CACHE_HOME"):
         run_sweep(asked, Quiet())

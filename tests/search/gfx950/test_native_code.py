@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,8 @@ def test_a_cache_that_cannot_be_written_is_no_fault_of_the_candidate(
     compiler = HipCompiler(tmp_path / "clang", tmp_path / "clang", "clang version 20.0.0")
     monkeypatch.setattr(native_code, "find_compiler", lambda: compiler)
     (tmp_path / "hip").write_text("a file")
-    with pytest.raises(InputError, match="set XDG_CACHE_HOME"):
+    with monkeypatch.context() as patch, pytest.raises(InputError, match="set XDG_CACHE_HOME"):
+        patch.setattr(tempfile, "tempdir", str(tmp_path / "hip"))
         build_hip(KERNEL, tmp_path)
     with pytest.raises(InputError, match="clang cannot be run"):
         build_hip(KERNEL, tmp_path / "cache")

@@ -134,6 +134,8 @@ def export(
         for change in one.report.changes:
             if change.action != "kept" or change.reason != "no new result":
                 console.print(f"{change.action:9}{change.row}: {change.reason}", soft_wrap=True)
+        for regret in one.regrets:
+            console.print(f"regret   {regret.line()}", soft_wrap=True)
         counts = ", ".join(f"{one.report.count(action)} {action}" for action in ACTIONS)
         console.print(f"{one.path}: {counted(len(one.report.table.rows), 'row')} ({counts})", soft_wrap=True)
         if one.unfinished:

@@ -17,6 +17,7 @@ from kernels.problem import GemmShape
 from kernels.spelling import instead_of
 from kernels.table_sources import table_path
 from kernels.tables import Made, MergeReport, TableRow, TunedTable, dump_table, load_table, merge
+from search.regret import Regret, regrets
 from search.unfinished import unfinished
 from search.winners import Winner, shapes_of, winners
 
@@ -34,12 +35,14 @@ class Export:
         report: What became of each row.
         unresolved: Shapes of the results that have no winner.
         unfinished: What the search lacks that a row of the table comes from, by the row's shape.
+        regrets: Rows that cost more than ``min_gain`` at smaller M of their bucket, as far as the results tell.
     """
 
     path: Path
     report: MergeReport
     unresolved: tuple[GemmShape, ...]
     unfinished: Mapping[GemmShape, str]
+    regrets: tuple[Regret, ...] = ()
 
 
 def export(
@@ -91,7 +94,8 @@ def _plan(frame: pd.DataFrame, device: DeviceKey, table: Path, output: Path | No
     report = merge(old, TunedTable(device, tuple(rows)), min_gain=min_gain)
     lacks = unfinished(mine, {row.made.study for row in rows})
     doubtful = {row.shape: lacks[row.made.study] for row in report.table.rows if row.made.study in lacks}
-    return Export(output or table, report, unresolved, doubtful)
+    costly = tuple(regret for regret in regrets(mine, report.table) if regret.most > min_gain)
+    return Export(output or table, report, unresolved, doubtful, costly)
 
 
 def table_rows(frame: pd.DataFrame, incumbents: TunedTable | None = None) -> list[TableRow]:

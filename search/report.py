@@ -14,6 +14,7 @@ from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 from kernels.spelling import counted
 from kernels.table_rows import EVIDENCE
+from search.cliff import cliffs
 from search.evaluate import OUTCOMES
 from search.finals_report import print_finals
 from search.text_table import TextTable, print_table
@@ -110,10 +111,12 @@ def _percent(part: float | None) -> str:
 
 
 def print_closing(frame: pd.DataFrame, console: Console) -> list[Summary]:
-    """Print the closing table of the results, and which searches were cut short; the summaries that it shows."""
+    """Print the closing table, the cliffs beside its winners, which searches were cut short; its summaries."""
     summaries = summarize(frame)
     print_table(closing_table(summaries), console)
     print_finals(frame, console)
+    for cliff in cliffs(frame, [summary.winner for summary in summaries if summary.winner is not None]):
+        console.print(cliff.line(), soft_wrap=True)
     studies = {s.shape: str(frame["study"][s.winner.row]) for s in summaries if s.winner is not None}
     lacks = unfinished(frame, studies.values())
     doubtful = {shape: lacks[study] for shape, study in studies.items() if study in lacks}

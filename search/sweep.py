@@ -18,6 +18,7 @@ import triton
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import SQLAlchemyError
 
+from kernels.defaults import default_choice
 from kernels.device import DeviceKey
 from kernels.dispatch import load_dispatcher
 from kernels.errors import InputError
@@ -301,13 +302,14 @@ class _Sweep:
         return found
 
     def seeds(self, shape: GemmShape, points: Points) -> list[Point]:
-        """Points to try first: defaults, the table's row, winners of near shapes, the model's favourites."""
+        """Points to try first: defaults, what serves today, winners of near shapes, the model's favourites."""
         defaults: list[Point] = [(family, config) for family, space in self.spaces.items() for config in space.defaults]
+        untuned = default_choice(shape, self.device)  # shows what a missing row would cost
         row = load_dispatcher(self.device).choose(shape)
-        incumbent: list[Point] = [(row.family, row.config)] if row.lookup.row else []
+        serving = (row.family, row.config)
         near = sorted(self.winners, key=lambda other: distance(shape, other))[:NEIGHBOURS]
         neighbours = [self.winners[other] for other in near]
-        return unique([*defaults, *incumbent, *neighbours, *favourites(points.legal, shape, self.device)])
+        return unique([*defaults, untuned, serving, *neighbours, *favourites(points.legal, shape, self.device)])
 
 
 def _record(

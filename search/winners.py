@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,28 @@ def winners(
         best = trials.comparable(trials.legal(members, shape, device))
         if len(best):
             found.append(trials.winner(device, shape, best, _points(incumbents, device, shape)))
+    return found
+
+
+def slowdowns(
+    frame: pd.DataFrame, points: Callable[[DeviceKey, GemmShape], Collection[Point]]
+) -> dict[tuple[DeviceKey, GemmShape], dict[Point, float]]:
+    """How much slower other points are than the winner of each (device, shape), as a part of the winner's time.
+
+    A point without a trial that can be compared with the winner is left out; one that only lost a tie is 0 slower.
+
+    Args:
+        frame: Results with all columns.
+        points: Which points are asked about.
+    """
+    trials = _Trials.of(_eligible(frame, deterministic_only=False))
+    found: dict[tuple[DeviceKey, GemmShape], dict[Point, float]] = {}
+    for device, shape, members in trials.groups():
+        best = trials.comparable(trials.legal(members, shape, device))
+        if len(best):
+            winner_us = trials.winner(device, shape, best, []).cost_us
+            times = {point: trials.times_us(best, point) for point in points(device, shape)}
+            found[device, shape] = {p: max(0.0, us[0] / winner_us - 1) for p, us in times.items() if len(us)}
     return found
 
 
@@ -184,6 +206,14 @@ class _Trials:
         same: Array = members[self.how[members] == self.how[members[-1:]]]
         order: Array = np.argsort(self.cost_us[same], kind="stable")
         return same.take(order)
+
+    def times_us(self, members: Array, point: Point) -> list[float]:
+        """Costs of the trials of ``point`` among ``members``, in their order."""
+        family, config = point
+        mine = self.rows["family"].to_numpy(object)[members] == family
+        for knob, value in config.to_dict().items():
+            mine &= self.knobs[family][knob][members] == value
+        return [float(cost) for cost in self.cost_us[members[mine]]]
 
     def winner(self, device: DeviceKey, shape: GemmShape, members: Array, incumbents: list[Point]) -> Winner:
         """The one to prefer among those that are as good as the fastest, ``members[0]``."""

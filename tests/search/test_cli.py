@@ -18,7 +18,9 @@ from typer.testing import CliRunner
 
 from kernels import table_sources
 from kernels.config import TileConfig
+from kernels.defaults import default_choice
 from kernels.device import GFX950
+from kernels.problem import GemmShape
 from kernels.tables import Made, TableRow, TunedTable, load_table, write_table
 from search.cli import app
 from search.formats.gpumode import BENCHMARK_SHAPES
@@ -147,6 +149,17 @@ def test_a_search_that_was_cut_short_is_named_where_its_winner_is_shown_or_expor
     save(results(predicted(9.0, trials_wanted=1)), path)
     assert run("export", "--results", path, "--table", tmp_path / "table.yaml").stderr == ""
     assert "unfinished" not in run("inspect", "--results", path).stdout
+
+
+def test_cliff_and_regret_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "results.parquet"
+    family, config = default_choice(GemmShape(16, 2112, 7168), GFX950)
+    default: dict[str, Any] = {"family": family, **config.to_dict()}
+    save(results(predicted(8.0), predicted(8.4, num_warps=8), predicted(9.0, M=64, num_warps=8),
+                 predicted(16.0, **default)), path)  # fmt: skip
+    assert "the default takes 2.00 times as long as the winner\n" in run("inspect", "--results", path).stdout
+    exported = run("export", "--results", path, "--table", tmp_path / "table.yaml").stdout
+    assert "regret   64x2112x7168 fused: below its M it is slower than the best, by 5.0 % at M = 16\n" in exported
 
 
 def test_export_writes_a_submission_from_the_table_alone(tmp_path: Path, saved: Path) -> None:

@@ -69,6 +69,13 @@ def test_rows_of_searches_that_were_cut_short_are_named_until_they_are_finished(
     assert only(export(results(*trials, whole), table=path, output=None, min_gain=0.0)).unfinished == {}
 
 
+def test_a_bucket_whose_row_costs_more_than_the_least_gain_is_reported(tmp_path: Path) -> None:
+    trials = [predicted(8.0), predicted(8.4, num_warps=8), predicted(9.0, M=64, num_warps=8)]
+    regret = only(only(export(results(*trials), table=tmp_path / "a.yaml", output=None, min_gain=0.04)).regrets)
+    assert (regret.row.M, dict(regret.slower)) == (64, {16: pytest.approx(0.05)})
+    assert only(export(results(*trials), table=tmp_path / "b.yaml", output=None, min_gain=0.06)).regrets == ()
+
+
 def test_output_leaves_the_incumbent_table_alone(tmp_path: Path) -> None:
     table, output = tmp_path / "table.yaml", tmp_path / "new.yaml"
     export(results(predicted(9.0)), table=table, output=None, min_gain=0.0)

@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Final
 from kernels.device import GFX950
 from kernels.errors import CompileError, InputError, KernelError, TimedOutError
 from kernels.native import HipKernel
+from kernels.run_folder import RunFolder
 from kernels.toolchain import LLVM_OLDEST, llvm_tools, rocm_tools, said
 
 COMPILER_VARIABLE: Final = "MXFP4_HIP_COMPILER"  # path or name of the hipcc or clang to use
@@ -237,7 +238,7 @@ def _bench(files: Mapping[str, bytes]) -> Iterator[Path]:
     """A temporary folder with these files."""
     with ExitStack() as stack:
         try:
-            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mxfp4-tune-hip-")))
+            place = stack.enter_context(closing(RunFolder())).path
             for name, content in files.items():
                 (place / name).write_bytes(content)
         except OSError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from kernels.device import GFX950, DeviceKey
 from kernels.errors import CompileError, IllegalConfigError, KernelError, TimedOutError
 from kernels.families import FAMILIES
 from kernels.program import Program
+from kernels.run_folder import RunFolder
 from kernels.user_cache import default_cache, writable_cache
 from search.allocator import fast_malloc
 from search.compiled import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts, load_calls
@@ -77,7 +77,7 @@ class OfflineEvaluator:
         self.capacity = 2 * count  # one runs, one waits, so that no worker idles while the sampler thinks
         self._timeout_s = timeout_s
         self._cache = ArtifactCache(writable_cache(cache or default_cache()))
-        self._logs = tempfile.TemporaryDirectory(prefix="mxfp4-tune-")
+        self._logs = RunFolder()
         self._numbers = itertools.count()
         self._closed = False
         function = partial(judge, device=device, cache=self._cache.folder)
@@ -88,7 +88,7 @@ class OfflineEvaluator:
         """Start judging ``candidate``; a worker that dies or hangs is the candidate's outcome."""
         answer: Future[Evaluation] = Future()
         answer.set_running_or_notify_cancel()
-        task = OfflineTask(candidate, Path(self._logs.name) / str(next(self._numbers)))
+        task = OfflineTask(candidate, self._logs.path / str(next(self._numbers)))
 
         def settle(done: Future[Evaluation]) -> None:
             error = None if done.cancelled() else done.exception()
@@ -112,7 +112,7 @@ class OfflineEvaluator:
         """Stop the workers."""
         self._closed = True
         self._pool.close()
-        self._logs.cleanup()
+        self._logs.close()
 
 
 def lost_worker(error: WorkerDied | WorkerTimedOut, logs: Path, cache: ArtifactCache, *, keep: bool) -> Evaluation:

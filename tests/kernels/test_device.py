@@ -1,0 +1,47 @@
+"""kernels.device: a GPU is known by its architecture and compute units, whatever its product is called."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from kernels.device import GFX950, DeviceKey, local_device
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
+    """GPUs that torch finds, to be filled by the test; the last one is current."""
+    found: list[SimpleNamespace] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(found))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: len(found) - 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: found[index])
+    return found
+
+
+def amd(arch: str, units: int, name: str) -> SimpleNamespace:
+    return SimpleNamespace(gcnArchName=arch, multi_processor_count=units, name=name, major=9, minor=5)
+
+
+def test_products_of_one_architecture_and_size_are_one_device(
+    gpus: list[SimpleNamespace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    gpus.append(amd("gfx950:sramecc+:xnack-", 256, "AMD Instinct MI350X"))
+    gpus.append(amd("gfx950", 256, "AMD Radeon Graphics"))
+    gpus.append(amd("gfx950:sramecc+:xnack-", 128, "AMD Instinct MI350P"))
+    assert [local_device(0), local_device(1)] == [GFX950, GFX950]
+    assert local_device(2) == local_device() == DeviceKey("gfx950", 128)
+
+
+def test_an_nvidia_gpu_is_known_by_its_compute_capability(
+    gpus: list[SimpleNamespace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.version, "hip", None)
+    gpus.append(SimpleNamespace(multi_processor_count=132, major=9, minor=0, name="NVIDIA H200"))
+    assert str(local_device()) == "sm_90-132cu"
+
+
+def test_without_a_gpu_there_is_no_device(gpus: list[SimpleNamespace]) -> None:
+    assert local_device() is None

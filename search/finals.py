@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import takewhile
 from typing import Any, Protocol
 
 import numpy as np
@@ -76,7 +77,7 @@ def decide(
         FinalsFailedError: The finalists could not be timed; the trials stand as they are.
     """
     trials = [trial for trial in kept.get_trials(deepcopy=False) if RECORD in trial.user_attrs]
-    if not trials or FINAL in trials[-1].user_attrs:
+    if not trials or _decided(trials):
         return None
     records = {_candidate(shape, t.user_attrs[RECORD]): t.user_attrs[RECORD] for t in trials}
     chosen = choose_finalists(_measured(records, incumbent))
@@ -93,6 +94,12 @@ def decide(
             optuna.trial.create_trial(value=final.time_us, user_attrs={RECORD: record, FINAL: True})
         )
     return decision
+
+
+def _decided(trials: Sequence[optuna.trial.FrozenTrial]) -> bool:
+    """Whether the winner of finals was kept after the last trial of the search; finals may have been cut short."""
+    since = takewhile(lambda trial: FINAL in trial.user_attrs, reversed(trials))
+    return any(trial.user_attrs[RECORD]["selected"] for trial in since)
 
 
 def _candidate(shape: GemmShape, record: Record) -> Candidate | None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from search.gpu_share import gpu_wait_share
 from search.text_table import TextTable, print_table
 
+SLOWER_DISPATCHED = 1.05  # beyond this multiple of its time in the finals, a winner is not what the table promises
 NUMBERS = ("finals us", "margin us", "confidence", "rank tau", "dispatched us", "default us")
 HEADER = ("shape", "family", *NUMBERS, "")
 
@@ -46,8 +47,15 @@ def _cells(row: Any) -> tuple[str, ...]:
         _number(row["rank_tau"], ".2f"),
         _number(row["confirmed_us"], ".2f"),
         _number(row["baseline_us"], ".2f"),
-        "tie" if row["tie"] is True else "",
+        ", ".join(_remarks(row)),
     )
+
+
+def _remarks(row: Any) -> list[str]:
+    remarks = ["tie"] if row["tie"] is True else []
+    if not pd.isna(row["confirmed_us"]) and row["confirmed_us"] > SLOWER_DISPATCHED * row["time_us"]:
+        remarks.append(f"dispatched {100 * (row['confirmed_us'] / row['time_us'] - 1):.0f} % slower")
+    return remarks
 
 
 def _number(value: Any, form: str) -> str:

@@ -118,6 +118,21 @@ def test_nothing_is_decided_twice_or_without_trials() -> None:
     assert decide(study({}), SHAPE, evaluator, None) is None
 
 
+def test_finals_that_were_cut_short_before_the_winner_was_kept_are_held_again() -> None:
+    times_us = {1: 20.0, 2: 20.05, 4: 30.0}
+    whole = study(times_us)
+    incumbent = ("fused", candidate(2).config)  # ties with the fastest and wins, so that it is kept second
+    assert decide(whole, SHAPE, SideBySide(times_us), incumbent) is not None
+    kept = study(times_us)
+    kept.add_trial(whole.get_trials()[3])  # the first of the finals
+    assert kept.get_trials()[3].user_attrs[RECORD]["selected"] is False
+    again = decide(kept, SHAPE, SideBySide(times_us), incumbent)
+    assert again is not None and again.selection.winner.finalist.candidate == candidate(2)
+    assert decide(kept, SHAPE, SideBySide(times_us), incumbent) is None
+    kept.add_trial(study({8: 25.0}).get_trials()[0])  # the search went on
+    assert decide(kept, SHAPE, SideBySide({**times_us, 8: 25.0}), incumbent) is not None
+
+
 def test_finals_that_fail_leave_the_trials_as_they_are() -> None:
     kept = study({1: 20.0, 2: 20.1})
     with pytest.raises(FinalsFailedError):

@@ -25,12 +25,17 @@ WINNER = {"selected": True, "tie": True, "margin_us": 0.5, "confidence": 0.99, "
 
 def test_the_latest_winner_of_each_shape_is_shown_with_its_certainty() -> None:
     older = {**WINNER, "time_us": 19.0, "started": "2026-11-29T20:00:00+00:00"}
-    newer = {**WINNER, "time_us": 18.5, "started": "2026-11-29T21:00:00+00:00"}
+    newer = {**WINNER, "time_us": 18.5, "confirmed_us": 18.6, "started": "2026-11-29T21:00:00+00:00"}
     rows = finals_table(frame(newer, older, {"time_us": 15.0}, {**WINNER, "M": 4, "tie": False})).rows
     assert rows == (
         ("4x2112x7168", "fused", "20.00", "0.50", "0.990", "1.00", "20.30", "41.00", ""),
-        ("16x2112x7168", "fused", "18.50", "0.50", "0.990", "1.00", "20.30", "41.00", "tie"),
+        ("16x2112x7168", "fused", "18.50", "0.50", "0.990", "1.00", "18.60", "41.00", "tie"),
     )
+
+
+def test_a_winner_that_the_dispatcher_cannot_reach_says_so() -> None:
+    remarks = [finals_table(frame({**WINNER, "confirmed_us": us})).rows[0][-1] for us in (20.9, 23.0, None)]
+    assert remarks == ["tie", "tie, dispatched 15 % slower", "tie"]
 
 
 def printed(results: pd.DataFrame) -> str:

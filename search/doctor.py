@@ -76,7 +76,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 def _python() -> Check:
     version = platform.python_version()
-    detail = f"{version}, {len(os.sched_getaffinity(0))} CPU cores"
+    detail = f"{version}, {counted(len(os.sched_getaffinity(0)), 'CPU core')}"
     if _numbers(version) >= PYTHON_FROM:
         return Check("python", "ok", detail)
     return Check("python", "warning", detail, f"use Python {_dotted(PYTHON_FROM)} or newer")

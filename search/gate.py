@@ -278,4 +278,5 @@ def _reject_stray_writes(out: Array, before: Array | int, written: Sequence[Regi
         stray[region.rows.start : region.rows.stop, region.columns.start : region.columns.stop] = False
     if stray.any():
         m, n = (int(index) for index in np.argwhere(stray)[0])
-        raise WrongResultError(f"C[{m}, {n}] was written by a workgroup of another tile ({int(stray.sum())} elements)")
+        size = counted(int(stray.sum()), "element")
+        raise WrongResultError(f"C[{m}, {n}] was written by a workgroup of another tile ({size})")

@@ -109,7 +109,8 @@ def checked(g: WaveGroup, address: Array, active: Array | None, size: int) -> tu
     outside = wanted & ~inside
     if outside.any():
         first = int(address[outside][0])
-        g.env.report(FindingKind.OUT_OF_BOUNDS, g, outside, f"{size} bytes at {memory.describe(first)}")
+        accessed = "1 byte" if size == 1 else f"{size} bytes"
+        g.env.report(FindingKind.OUT_OF_BOUNDS, g, outside, f"{accessed} at {memory.describe(first)}")
         return wanted & inside, address
     return active, address
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from ctypes.util import find_library
+from functools import cache
 from typing import Final
 
 LIBRARIES: Final = ("tcmalloc_minimal", "tcmalloc")
@@ -15,6 +16,7 @@ GLIBC: Final = "glibc.malloc.tcache_count=65535"
 CHOSEN_BY_USER: Final = ("LD_PRELOAD", "GLIBC_TUNABLES")
 
 
+@cache
 def installed() -> str | None:
     """File name of tcmalloc as the dynamic linker knows it."""
     return next(filter(None, map(find_library, LIBRARIES)), None)

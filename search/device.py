@@ -14,7 +14,6 @@ from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.ahead import Compiled, compile_ahead, compile_only
-from search.allocator import fast_malloc
 from search.device_worker import Answer, FinalTask, FinalTimes, MeasureTask, Task, baseline, run_task
 from search.evaluate import Candidate, Evaluation, Value
 from search.gpu import gpu_count, see_none, see_only
@@ -76,7 +75,7 @@ class DeviceEvaluator:
         self._limits = limits
         compiling = partial(compile_candidate, device=device)
         begin = partial(begin_compiling, device)
-        self._compiler = compiler or WorkerPool(compiling, count, begin, fast_malloc())
+        self._compiler = compiler or WorkerPool(compiling, count, begin, fork=True)
         indices = tuple(range(gpu_count())) if gpus is None else tuple(gpus)
         pools = workers or [_worker(index) for index in indices]
         spares = [None if workers else _worker(index) for index in indices]

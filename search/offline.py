@@ -20,7 +20,6 @@ from kernels.families import FAMILIES
 from kernels.program import Program
 from kernels.run_folder import RunFolder
 from kernels.user_cache import default_cache, writable_cache
-from search.allocator import fast_malloc
 from search.compiled import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts, load_calls
 from search.compiler_output import diagnostic_line
 from search.evaluate import Candidate, Evaluation, Outcome, Value
@@ -82,7 +81,7 @@ class OfflineEvaluator:
         self._closed = False
         function = partial(judge, device=device, cache=self._cache.folder)
         alone = partial(torch.set_num_threads, 1)  # waiting threads of one worker would take the core of another
-        self._pool: WorkerPool[OfflineTask, Evaluation] = WorkerPool(function, count, alone, fast_malloc())
+        self._pool: WorkerPool[OfflineTask, Evaluation] = WorkerPool(function, count, alone, fork=True)
 
     def submit(self, candidate: Candidate) -> Future[Evaluation]:
         """Start judging ``candidate``; a worker that dies or hangs is the candidate's outcome."""

@@ -5,11 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from search import allocator
 from search.allocator import fast_malloc
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    allocator.installed.cache_clear()
+    yield
+    allocator.installed.cache_clear()
 
 
 @pytest.mark.parametrize("known", [("tcmalloc", "tcmalloc_minimal"), ("tcmalloc_minimal",), ("tcmalloc",)])

@@ -38,9 +38,9 @@ def act(task: str) -> str:
     return f"{task} by {os.getpid()}"
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[WorkerPool[str, str]]:
-    workers = WorkerPool(act, count=1)
+@pytest.fixture(scope="module", params=[False, True], ids=["own imports", "forked"])
+def pool(request: pytest.FixtureRequest) -> Iterator[WorkerPool[str, str]]:
+    workers = WorkerPool(act, count=1, fork=request.param)
     yield workers
     workers.close()
 
@@ -58,16 +58,16 @@ def test_the_garbage_collector_of_a_worker_skips_what_was_loaded_at_its_start(po
     assert int(pool.submit("frozen", timeout_s=60).result()) > 1000
 
 
-def test_workers_get_environment_variables_that_their_parent_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MXFP4_TEST_KEPT", "of the parent")
-    monkeypatch.setenv("MXFP4_TEST_OTHER", "of the parent")
-    pool = WorkerPool(act, 2, environment={"MXFP4_TEST_NEW": "of the worker", "MXFP4_TEST_OTHER": "of the worker"})
-    pool.start()
-    told = [pool.submit(f"MXFP4_TEST_{name}", timeout_s=60).result() for name in ("KEPT", "NEW", "OTHER")]
-    pool.close()
-    assert told == ["of the parent", "of the worker", "of the worker"]
-    assert "MXFP4_TEST_NEW" not in os.environ
-    assert os.environ["MXFP4_TEST_OTHER"] == "of the parent"
+def test_forked_workers_see_the_environment_of_their_parent_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    for value in ("first", "second"):
+        monkeypatch.setenv("MXFP4_TEST_VALUE", value)
+        monkeypatch.delenv("LD_PRELOAD", raising=False)
+        forked = WorkerPool(act, 1, fork=True)
+        told += [forked.submit(name, timeout_s=60).result() for name in ("MXFP4_TEST_VALUE", "LD_PRELOAD")]
+        forked.close()
+    assert [words.partition(" by ")[0] for words in told] == ["first", "LD_PRELOAD", "second", "LD_PRELOAD"]
+    assert "OPENBLAS_NUM_THREADS" not in os.environ
 
 
 def test_started_workers_serve_at_once_and_each_is_started_once() -> None:
@@ -152,21 +152,44 @@ def test_closing_cancels_what_waits_and_kills_what_runs() -> None:
 
 PARENT = """
 import sys
-sys.path.insert(0, {tests!r})
 from test_worker import act
 from search.worker import WorkerPool
 if __name__ == "__main__":
-    pool = WorkerPool(act, count=1)
+    pool = WorkerPool(act, count=1, fork={fork})
     print(pool.submit("work", timeout_s=60).result().rpartition(" ")[2], flush=True)
     pool.submit("hang", timeout_s=600).result()
 """
 
 
-def test_no_worker_outlives_a_killed_parent(tmp_path: Path) -> None:
-    script = tmp_path / "parent.py"
-    script.write_text(PARENT.format(tests=str(Path(__file__).parent)))
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"}
-    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment)
+ACTING = "import os\nimported_by = os.getpid()\ndef act(task):\n    return imported_by, os.getpid()\n"
+FORKED = """
+from acting import act, imported_by
+from search.worker import WorkerPool
+if __name__ == "__main__":
+    pool = WorkerPool(act, count=3, fork=True)
+    pool.start()
+    answers = {pool.submit("", timeout_s=60).result() for _ in range(9)}
+    pool.close()
+    importers, workers = map(set, zip(*answers))
+    print(len(importers), imported_by in importers, importers & workers)
+"""
+
+
+def started(tmp_path: Path, script: str) -> subprocess.Popen[str]:
+    path = tmp_path / "parent.py"
+    path.write_text(script)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}:{tmp_path}"}
+    return subprocess.Popen([sys.executable, str(path)], stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def test_forked_workers_share_the_imports_of_one_process(tmp_path: Path) -> None:
+    (tmp_path / "acting.py").write_text(ACTING)
+    assert started(tmp_path, FORKED).communicate(timeout=120)[0].split(maxsplit=2) == ["1", "False", "set()\n"]
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_no_worker_outlives_a_killed_parent(tmp_path: Path, fork: bool) -> None:
+    parent = started(tmp_path, PARENT.format(fork=fork))
     assert parent.stdout is not None
     worker = int(parent.stdout.readline())
     parent.kill()

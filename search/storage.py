@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import time
+from collections.abc import Mapping
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,8 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import get_lock_file
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy import create_engine, inspect, make_url, text
+from sqlalchemy.exc import ArgumentError, DatabaseError, SQLAlchemyError
 
 from kernels.errors import InputError
 from search.studies_file import CURE, JOURNAL_SUFFIXES, studies_file
@@ -21,6 +24,10 @@ from search.studies_file import CURE, JOURNAL_SUFFIXES, studies_file
 TAIL_BYTES = 1 << 16  # read at once from the end of a journal
 LINE_START = b'{"op_code":'  # of every line of a journal, Optuna 4 and 5
 BUSY_TIMEOUT_S = 60  # how long a writer waits for another one
+CREATION_TRIES = 40  # more than Optuna 5 has tables, indexes and rows of versions, of which it makes 17
+CREATION_PAUSE_S = 0.1  # at most, between two tries
+LAST_CREATED = "alembic_version"  # table whose row Optuna adds when all the others are there
+NO_RESULTS_YET = "no results yet; wait for the sweep that is starting, or run `sweep` first"
 
 
 def open_storage(location: Path | str, *, create: bool) -> BaseStorage:
@@ -28,19 +35,25 @@ def open_storage(location: Path | str, *, create: bool) -> BaseStorage:
 
     Args:
         location: As :func:`search.studies_file.studies_file` takes it.
-        create: Make a file, and its folder, that does not exist. Tables of a database are made either way.
+        create: Make a file, its folder and the tables of a database where they do not exist; any number of processes
+            may do so at once. Otherwise nothing is written.
 
     Raises:
-        InputError: Nothing there and not ``create``, not writable, not a storage, unreachable, no driver.
+        InputError: Nothing (yet) there and not ``create``, not writable, not a storage, unreachable, no driver.
     """
     path = studies_file(location)
     if path is not None:
         _prepare(path, create)
     if path is None or "://" in str(location):
-        return _database(str(location), _without_password(str(location)))
+        return _database(str(location), _without_password(str(location)), create=create or _is_memory(location, path))
     if path.suffix in JOURNAL_SUFFIXES:
         return _journal(path)
-    return _database(f"sqlite:///{path}", str(path))
+    return _database(f"sqlite:///{path}", str(path), create=create)
+
+
+def _is_memory(location: Path | str, path: Path | None) -> bool:
+    """Whether it is SQLite without a file, which is new each time."""
+    return path is None and str(location).startswith("sqlite")
 
 
 def _without_password(url: str) -> str:
@@ -62,13 +75,46 @@ def _prepare(path: Path, create: bool) -> None:
         raise InputError(f"{path}: cannot be written ({error.strerror}); {CURE}") from error
 
 
-def _database(url: str, name: str) -> BaseStorage:
+def _database(url: str, name: str, *, create: bool) -> BaseStorage:
     options = {"connect_args": {"timeout": BUSY_TIMEOUT_S}} if url.startswith("sqlite") else {}
     try:
-        return RDBStorage(url, engine_kwargs=options)
+        if _has_tables(url, options):
+            return RDBStorage(url, dict(options), skip_table_creation=True)
+        if create:
+            return _with_new_tables(url, options)
     except (SQLAlchemyError, StorageInternalError, ImportError, RuntimeError, ValueError) as error:
         cause = str(error.__cause__ or error).strip().splitlines()[0]
         raise InputError(f"{name}: not a storage that Optuna can open ({cause}); check --storage") from error
+    raise InputError(f"{name}: {NO_RESULTS_YET}")
+
+
+def _has_tables(url: str, options: Mapping[str, Any]) -> bool:
+    """Whether the database has all of Optuna's tables; it is only read."""
+    engine = create_engine(url, **options)
+    try:
+        with engine.connect() as connection:
+            if not inspect(connection).has_table(LAST_CREATED):
+                return False
+            return connection.execute(text(f"SELECT version_num FROM {LAST_CREATED}")).first() is not None
+    finally:
+        engine.dispose()
+
+
+def _with_new_tables(url: str, options: Mapping[str, Any]) -> BaseStorage:
+    """The storage once its tables are made, by this process or by others that do so at the same time.
+
+    Optuna looks which tables there are and makes the rest, and fails on one that another process made in between.
+    Each such failure leaves fewer to make, so that their number has a limit.
+    """
+    end_s = time.monotonic() + BUSY_TIMEOUT_S
+    for _ in range(CREATION_TRIES - 1):
+        try:
+            return RDBStorage(url, dict(options))
+        except (DatabaseError, StorageInternalError):
+            if time.monotonic() > end_s:
+                raise
+            time.sleep(random.uniform(0, CREATION_PAUSE_S))
+    return RDBStorage(url, dict(options))
 
 
 def _journal(path: Path) -> BaseStorage:

@@ -15,7 +15,7 @@ from typing import cast
 import torch
 
 from kernels.device import GFX950, DeviceKey
-from kernels.errors import CompileError, IllegalConfigError, KernelError, TimedOutError
+from kernels.errors import CompileError, IllegalConfigError, InputError, KernelError, TimedOutError
 from kernels.families import FAMILIES
 from kernels.program import Program
 from kernels.run_folder import RunFolder
@@ -90,18 +90,27 @@ class OfflineEvaluator:
         task = OfflineTask(candidate, self._logs.path / str(next(self._numbers)))
 
         def settle(done: Future[Evaluation]) -> None:
-            error = None if done.cancelled() else done.exception()
-            if done.cancelled() or (self._closed and isinstance(error, WorkerDied)):
-                answer.set_result(Evaluation("crashed", str(error or "cancelled")))
-            elif isinstance(error, (WorkerDied, WorkerTimedOut)):
-                answer.set_result(lost_worker(error, task.logs, self._cache, keep=self._timeout_s >= TIMEOUT_S))
-            elif error is not None:
-                answer.set_exception(error)
+            result = self._result(done, task.logs)
+            if isinstance(result, BaseException):
+                answer.set_exception(result)
             else:
-                answer.set_result(done.result())
+                answer.set_result(result)
 
         self._pool.submit(task, self._timeout_s).add_done_callback(settle)
         return answer
+
+    def _result(self, done: Future[Evaluation], logs: Path) -> Evaluation | BaseException:
+        """What the worker answered, what its loss means, or the error that ends the search."""
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled() or (self._closed and isinstance(error, WorkerDied)):
+            return Evaluation("crashed", str(error or "cancelled"))
+        if not isinstance(error, (WorkerDied, WorkerTimedOut)):
+            return error or done.result()
+        try:
+            return lost_worker(error, logs, self._cache, keep=self._timeout_s >= TIMEOUT_S)
+        except OSError as refused:
+            what = f"{self._cache.folder}: how the compiler failed could not be stored ({refused.strerror or refused})"
+            return InputError(f"{what}; make room or set XDG_CACHE_HOME to another folder; the same command goes on")
 
     def start(self, timeout_s: float) -> None:
         """Bring the workers up."""
@@ -122,6 +131,9 @@ def lost_worker(error: WorkerDied | WorkerTimedOut, logs: Path, cache: ArtifactC
         logs: The task's folder; a log is left of the compilation that was running.
         cache: Where a compiler's abort is stored, so that it is met once and not in every run.
         keep: Store a time-out as well: the limit was not made shorter than usual.
+
+    Raises:
+        OSError: The cache is full or cannot be written.
     """
     running = sorted(logs.glob(f"*{LOG_SUFFIX}"))
     if not running:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import time
@@ -15,7 +16,7 @@ from compiled_programs import compiled, default_program, session_folder, skip_un
 import search.offline as offline
 from kernels.code_objects import PATH_VARIABLE, find_catalogue
 from kernels.device import GFX950
-from kernels.errors import CompileError, ResourceLimitError, TimedOutError
+from kernels.errors import CompileError, InputError, ResourceLimitError, TimedOutError
 from kernels.families import FAMILIES
 from kernels.hip_compiler import COMPILER_VARIABLE
 from kernels.problem import GemmShape
@@ -231,6 +232,26 @@ def test_the_worker_is_replaced_and_the_reason_found(
         evaluator.close()
     assert done.outcome == outcome
     assert (ArtifactCache(tmp_path).load(KEY) is not None) == (how == "abort")
+
+
+@pytest.mark.parametrize(("how", "timeout_s"), [("abort", 60), ("hang", 1)])
+def test_a_full_disk_under_the_cache_ends_the_search_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, timeout_s: int
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(offline, "judge", partial(dies, how=how))
+    monkeypatch.setattr(offline, "TIMEOUT_S", timeout_s)  # so that a time-out is stored as well
+    monkeypatch.setattr("search.gfx950.artifacts.replace_file", full)
+    evaluator = OfflineEvaluator(jobs=1, cache=tmp_path / "cache", timeout_s=timeout_s)
+    try:
+        answer = evaluator.submit(Candidate(SHAPE, "fused", FAMILIES["fused"].config({})))
+        with pytest.raises(InputError, match=r"cache: how .* \(No space left on device\); make room") as told:
+            answer.result(timeout=90)
+    finally:
+        evaluator.close()
+    assert "\n" not in str(told.value)
 
 
 def test_a_cache_that_cannot_be_written_has_a_stand_in_for_all_processes(

@@ -111,7 +111,7 @@ class GpuLane:
         """Queue ``job``, at the front if ``first``."""
         with self._lock:
             if self._closed:
-                job.answer.cancel()
+                _cancel(job.answer)
                 return
             self._queue.appendleft(job) if first else self._queue.append(job)
         self._next()
@@ -133,11 +133,12 @@ class GpuLane:
             self._closed = True
             waiting = list(self._queue)
             self._queue.clear()
+            pools = self._pool, self._spare  # which change places when the running worker ends
         for job in waiting:
-            job.answer.cancel()
-        self._pool.close()
-        if self._spare is not None:
-            self._spare.close()
+            _cancel(job.answer)
+        for pool in pools:
+            if pool is not None:
+                pool.close()
 
     def _state(self, shape: GemmShape) -> _ShapeState:
         return self._shapes.setdefault(shape, _ShapeState())
@@ -159,9 +160,9 @@ class GpuLane:
             self._last_shape = shape
             if isinstance(task, MeasureTask) and not job.is_baseline:
                 task = replace(task, best_us=self._state(shape).best_us)
-            pool = self._pool
-        started_s = self._clock()
-        running = pool.submit(task, self._final_timeout_s if isinstance(task, FinalTask) else self._timeout_s)
+            timeout_s = self._final_timeout_s if isinstance(task, FinalTask) else self._timeout_s
+            started_s = self._clock()
+            running = self._pool.submit(task, timeout_s)  # before the lock is free: a closed pool takes none
         running.add_done_callback(lambda done: self._ended(job, done, started_s))
 
     def _ended(self, job: Job, done: Future[Answer], started_s: float) -> None:
@@ -190,8 +191,7 @@ class GpuLane:
             if self._spare is None or self._spare_stands_by or self._closed:
                 return
             self._spare_stands_by = True
-            spare = self._spare
-        spare.submit(StandBy(), STAND_BY_TIMEOUT_S)
+            self._spare.submit(StandBy(), STAND_BY_TIMEOUT_S)
 
     def _learn(self, job: Job, evaluation: Evaluation) -> GpuUnusableError | None:
         """Take note of a time or a fault; after a fault, run the baseline next."""
@@ -264,3 +264,9 @@ def _settle(future: Future[Answer], answer: Answer | BaseException) -> None:
         future.set_exception(answer)
     else:
         future.set_result(answer)
+
+
+def _cancel(future: Future[Answer]) -> None:
+    """Cancel ``future``, and wake who waits for it: ``concurrent.futures.wait`` hears of the second call only."""
+    if future.cancel():
+        future.set_running_or_notify_cancel()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any
 
 import pytest
@@ -48,6 +49,8 @@ class ScriptedPool:
         self.closed = False
 
     def submit(self, task: Any, timeout_s: float) -> Future[Any]:
+        if self.closed:
+            raise RuntimeError("the pool is closed")
         self.tasks.append(task)
         future: Future[Any] = Future()
         self.waiting.append((task, future))
@@ -55,6 +58,8 @@ class ScriptedPool:
 
     def close(self) -> None:
         self.closed = True
+        while self.waiting:
+            self.waiting.pop(0)[1].set_exception(WorkerDied("the pool was closed"))
 
     def step(self) -> None:
         task, future = self.waiting.pop(0)
@@ -218,6 +223,55 @@ def test_closing_cancels_what_waits() -> None:
     lane.close()
     assert pool.closed and waits.cancelled()
     assert put(lane, 3).cancelled()
+
+
+def test_whoever_waits_for_a_candidate_hears_of_the_end() -> None:
+    lane, _ = lane_of(lambda task: ok(20.0))
+    runs, waits, late = put(lane, 1), put(lane, 2), threading.Timer(0.2, lane.close)
+    late.start()
+    assert wait([runs, waits], timeout=10).not_done == set()
+    assert wait([put(lane, 3)], timeout=10).not_done == set()
+    assert runs.result().outcome == "crashed"
+
+
+def test_closing_stops_the_spare_that_takes_over_from_the_closed_worker() -> None:
+    pool, spare = ScriptedPool(lambda task: ok(20.0)), ScriptedPool(lambda task: ok(20.0))
+    lane = GpuLane(3, pool, COLD, timeout_s=60, clock=Clock(), spare=spare)  # type: ignore[arg-type]
+    put(lane, 1)
+    lane.close()
+    assert pool.closed and spare.closed
+
+
+class ClosedMeanwhile(ScriptedPool):
+    """Another thread closes the lane while a task, or the process that stands by, is being submitted."""
+
+    lane: GpuLane
+    closers: list[threading.Thread]
+
+    def submit(self, task: Any, timeout_s: float) -> Future[Any]:
+        if self.tasks:  # not yet with the first
+            self.closers.append(threading.Thread(target=self.lane.close))
+            self.closers[-1].start()
+            self.closers[-1].join(0.2)  # as far as it gets
+        return super().submit(task, timeout_s)
+
+
+@pytest.mark.parametrize("with_spare", [False, True])
+def test_closing_while_the_next_task_starts_leaves_nobody_waiting(
+    with_spare: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    closers: list[threading.Thread] = []
+    pools = [ClosedMeanwhile(lambda task: ok(20.0)) for _ in range(2)]
+    pools[1].tasks.append("one before")
+    lane = GpuLane(3, pools[0], COLD, 60, clock=Clock(), spare=pools[1] if with_spare else None)  # type: ignore[arg-type]
+    for pool in pools:
+        pool.lane, pool.closers = lane, closers
+    answers = [put(lane, number) for number in ((1,) if with_spare else (1, 2, 3))]
+    pools[0].step()
+    for closer in closers:
+        closer.join(10)
+    assert closers and wait(answers, timeout=10).not_done == set()
+    assert caplog.records == []  # of concurrent.futures: a callback that raised
 
 
 def test_finals_answer_with_times_or_say_why_not() -> None:

@@ -29,11 +29,12 @@ from search.gfx950.executed import executed_columns, longest_wave_mix
 from search.gfx950.family_work import estimate_calls
 from search.gfx950.machine import Machine
 from search.gfx950.timing_model import MODEL_VERSION, Prediction, predict, with_executed
-from search.worker import WorkerDied, WorkerPool, WorkerTimedOut
+from search.worker import UNSEEN_END, WorkerDied, WorkerPool, WorkerTimedOut
 
 PROTOCOL = f"offline-{MODEL_VERSION}"
 TIMEOUT_S = 120.0  # of one candidate; a compilation takes about one second
-KILLED_FROM_OUTSIDE = "SIGKILL"  # by the user, or for memory that other processes took: not the compiler's doing
+# By the user, or for memory that other processes took, or perhaps so: not the compiler's doing.
+KILLED_FROM_OUTSIDE = ("SIGKILL", UNSEEN_END)
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def lost_worker(error: WorkerDied | WorkerTimedOut, logs: Path, cache: ArtifactC
         if keep:
             cache.store(key, late)
         return Evaluation("timed_out", str(late))
-    if KILLED_FROM_OUTSIDE in str(error):
+    if any(end in str(error) for end in KILLED_FROM_OUTSIDE):
         return Evaluation("crashed", f"compilation: {error}")
     aborted = CompileError(f"the compiler aborted: {said or error}")
     cache.store(key, aborted)

@@ -6,13 +6,15 @@ import gc
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
-from multiprocessing import forkserver
+from contextlib import nullcontext, suppress
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext
+from multiprocessing.context import ForkServerContext, SpawnContext
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
@@ -24,6 +26,9 @@ Answer = TypeVar("Answer")
 STARTING: Final = threading.Lock()  # held while the environment is that of the process to fork from
 SINGLE_THREADED: Final = {"OPENBLAS_NUM_THREADS": "1"}  # a process with threads cannot be forked safely
 START_TIMEOUT_S = 120.0  # importing torch and Triton on a loaded machine
+SIGNALS: Final = {number.value: number.name for number in signal.Signals}
+UNSEEN = 255  # exit code of a forked process where the one it was forked from ended before it (popen_forkserver.py)
+UNSEEN_END = "the process that the worker was forked from is gone"
 
 
 class WorkerDied(Exception):
@@ -96,8 +101,9 @@ class WorkerPool(Generic[Task, Answer]):
         worker: _Worker | None = None
         while (item := self._queue.get()) is not None:
             if isinstance(item, threading.Barrier):
-                worker = worker or self._new_worker()
-                if not worker.comes_up(self._closed):
+                with suppress(WorkerDied, InputError):  # the first task says so
+                    worker = worker or self._new_worker()
+                if worker is not None and not worker.comes_up(self._closed):
                     worker = None
                 with suppress(threading.BrokenBarrierError):
                     item.wait()
@@ -110,7 +116,7 @@ class WorkerPool(Generic[Task, Answer]):
                 if worker is None:
                     worker = self._new_worker()
                 raised, answer = worker.run(task, timeout_s, self._closed)
-            except (WorkerDied, WorkerTimedOut) as error:
+            except (WorkerDied, WorkerTimedOut, InputError) as error:
                 raised, answer = error, None
             if raised is None:
                 future.set_result(answer)
@@ -121,12 +127,23 @@ class WorkerPool(Generic[Task, Answer]):
             worker.stop()
 
 
+def _context(function: Callable[[Any], Any], *, fork: bool) -> ForkServerContext | SpawnContext:
+    """How processes are started: each on its own where they cannot be forked."""
+    # Python 3.10 looks for what is imported before forking in the current folder first.
+    if fork and (sys.version_info >= (3, 11) or Path(sys.path[0]).resolve() == Path.cwd()):
+        with suppress(OSError):  # the path of the socket, in the temporary folder, is too long
+            return _forking(function)
+    return multiprocessing.get_context("spawn")
+
+
 def _forking(function: Callable[[Any], Any]) -> ForkServerContext:
     """Where processes are forked from one that has imported ``function``'s module; it is started if there is none."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([getattr(function, "func", function).__module__])
     with STARTING:
-        variables = {**fast_malloc(), **SINGLE_THREADED}
+        # Python does not hand its search path on to where the modules are imported.
+        path = {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONSAFEPATH": "1"}
+        variables = {**fast_malloc(), **SINGLE_THREADED, **path}
         before = {name: os.environ[name] for name in variables if name in os.environ}
         os.environ.update(variables)
         try:
@@ -139,16 +156,34 @@ def _forking(function: Callable[[Any], Any]) -> ForkServerContext:
 
 
 class _Worker:
-    """One process and the pipe to it."""
+    """One process and the pipe to it.
+
+    Raises:
+        WorkerDied: The process that it is to be forked from ended.
+        InputError: No process can be started.
+    """
 
     def __init__(self, function: Callable[[Any], Any], initialize: Callable[[], None] | None, *, fork: bool) -> None:
-        context = _forking(function) if fork else multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        arguments = (theirs, function, initialize, dict(os.environ))
-        self._process = context.Process(target=_work, args=arguments, daemon=True)
-        self._process.start()
-        theirs.close()
         self._started = False
+        try:
+            self._start(function, initialize, fork=fork)
+        except (EOFError, ConnectionError) as error:
+            raise WorkerDied(UNSEEN_END) from error
+        except OSError as error:
+            raise InputError(f"a worker process cannot be started: {error}") from error
+
+    def _start(self, function: Callable[[Any], Any], initialize: Callable[[], None] | None, *, fork: bool) -> None:
+        resource_tracker.ensure_running()  # it would allow SIGINT again
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in what this thread starts, from its beginning
+        context = _context(function, fork=fork)
+        self._pipe, theirs = context.Pipe()
+        with STARTING:
+            environment = dict(os.environ)
+        self._process = context.Process(target=_work, args=(theirs, function, initialize, environment), daemon=True)
+        # One that forks has its environment already, and may take seconds to answer.
+        with nullcontext() if isinstance(context, ForkServerContext) else STARTING:
+            self._process.start()
+        theirs.close()
 
     def comes_up(self, closed: threading.Event) -> bool:
         """Wait until the process is ready for tasks; False if it ended instead."""
@@ -176,11 +211,9 @@ class _Worker:
         waited_s = 0.0
         while waited_s < timeout_s and not closed.is_set():
             step_s = min(0.2, timeout_s - waited_s)
-            if wait([self._pipe, self._process.sentinel], step_s):
-                if self._pipe.poll():
-                    answer: tuple[BaseException | None, Any] = self._pipe.recv()
-                    return answer
-                raise WorkerDied(self._how_it_ended())
+            if self._pipe.poll(step_s):  # an answer, or the end of the process, which alone holds the other end
+                answer: tuple[BaseException | None, Any] = self._pipe.recv()
+                return answer
             waited_s += step_s
         self.stop()
         if closed.is_set():
@@ -190,14 +223,17 @@ class _Worker:
     def _how_it_ended(self) -> str:
         self._process.join(5)
         code = self._process.exitcode
+        if code == UNSEEN:
+            return UNSEEN_END
         if code is not None and code < 0:
-            return f"the worker was killed by {signal.Signals(-code).name}"
+            return f"the worker was killed by {SIGNALS.get(-code, f'signal {-code}')}"
         return f"the worker exited with code {code}"
 
     def stop(self) -> None:
         self._process.kill()
         self._process.join()
         self._pipe.close()
+        self._process.close()  # it sees that, if it lives on because the process that forked it is gone
 
 
 def _work(
@@ -207,8 +243,7 @@ def _work(
     environment: Mapping[str, str],
 ) -> None:
     """Main function of a worker process."""
-    os.environ.clear()
-    os.environ.update(environment)  # of the parent now, where the process was forked from an older one
+    _set_environment(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     if initialize is not None:
@@ -229,6 +264,15 @@ def _work(
             pipe.send((error, None))
             raise  # the traceback goes to the error stream, and a new process takes over
         pipe.send((None, answer))
+
+
+def _set_environment(environment: Mapping[str, str]) -> None:
+    """Take over that of the parent now, where the process was forked from an older one."""
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    for name, value in environment.items():
+        if os.environ.get(name) != value:  # there are names that can be inherited and not set
+            os.environ[name] = value
 
 
 def _exit_with_parent() -> None:

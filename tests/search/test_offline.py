@@ -27,7 +27,7 @@ from search.gfx950.artifacts import ArtifactCache
 from search.gfx950.compile import Specialization
 from search.gfx950.machine import MI355X
 from search.offline import OfflineEvaluator, OfflineTask, judge, lost_worker
-from search.worker import WorkerDied, WorkerTimedOut
+from search.worker import UNSEEN_END, WorkerDied, WorkerTimedOut
 
 SHAPE = GemmShape(17, 64, 448)
 KEY = "ab" * 32
@@ -180,6 +180,7 @@ def test_a_compilation_that_does_not_end_is_timed_out(tmp_path: Path, keep: bool
     ("error", "log", "outcome"),
     [
         (WorkerDied("the worker was killed by SIGKILL"), True, "crashed"),  # out of memory: not the compiler's fault
+        (WorkerDied(UNSEEN_END), True, "crashed"),  # nobody knows whose
         (WorkerDied("the worker was killed by SIGABRT"), False, "crashed"),  # nothing was being compiled
         (WorkerTimedOut("no answer within 120 s"), False, "timed_out"),
     ],

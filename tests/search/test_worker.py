@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from kernels.errors import InputError
-from search.worker import WorkerDied, WorkerPool, WorkerTimedOut
+from search.worker import STARTING, UNSEEN_END, WorkerDied, WorkerPool, WorkerTimedOut
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,6 +35,8 @@ def act(task: str) -> str:
         raise InputError("/tmp: No space left on device")
     if task == "frozen":
         return str(gc.get_freeze_count())
+    if task == "parent":
+        return str(os.getppid())
     if task in os.environ:
         return os.environ[task]
     return f"{task} by {os.getpid()}"
@@ -136,6 +140,68 @@ def test_a_worker_killed_from_outside_fails_its_own_task_only(pool: WorkerPool[s
     assert answers(pool) == "work"
 
 
+def gone(pid: int) -> bool:
+    """Whether the process ends within some seconds; a zombie has ended."""
+    for _ in range(200):
+        status = Path(f"/proc/{pid}/stat")
+        if not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_workers_outlive_the_process_that_they_were_forked_from() -> None:
+    pool = WorkerPool(act, count=1, fork=True)
+    worker = int(pool.submit("work", timeout_s=60).result().rpartition(" ")[2])
+    server = int(pool.submit("parent", timeout_s=60).result())
+    os.kill(server, signal.SIGKILL)
+    assert gone(server)
+    assert pool.submit("work", timeout_s=60).result() == f"work by {worker}"
+    with pytest.raises(WorkerTimedOut):
+        pool.submit("hang", timeout_s=0.5).result()
+    assert gone(worker)
+    assert int(pool.submit("parent", timeout_s=60).result()) != server
+    pool.close()
+
+
+def test_of_a_worker_that_ends_after_the_process_that_it_was_forked_from_nobody_knows_how() -> None:
+    pool = WorkerPool(act, count=1, fork=True)
+    os.kill(int(pool.submit("parent", timeout_s=60).result()), signal.SIGKILL)
+    with pytest.raises(WorkerDied, match=UNSEEN_END):
+        pool.submit("abort", timeout_s=60).result()
+    assert answers(pool) == "work"
+    pool.close()
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_where_no_process_can_be_started_each_task_says_so(fork: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(method: str) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(multiprocessing, "get_context", refuse)
+    pool = WorkerPool(act, count=1, fork=fork)
+    pool.start()
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"cannot be started: .Errno 11. Resource"):
+            pool.submit("work", timeout_s=60).result(timeout=30)
+    monkeypatch.undo()
+    assert answers(pool) == "work"
+    pool.close()
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_the_environment_to_fork_from_reaches_no_worker(fork: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    pool = WorkerPool(act, count=1, fork=fork)
+    with STARTING:
+        os.environ["PYTHONSAFEPATH"] = "1"
+        future = pool.submit("PYTHONSAFEPATH", timeout_s=60)
+        time.sleep(0.3)
+        del os.environ["PYTHONSAFEPATH"]
+    assert future.result().startswith("PYTHONSAFEPATH by")  # not set
+    pool.close()
+
+
 def test_closing_cancels_what_waits_and_kills_what_runs() -> None:
     pool = WorkerPool(act, count=1)
     answers(pool)
@@ -175,16 +241,68 @@ if __name__ == "__main__":
 """
 
 
-def started(tmp_path: Path, script: str) -> subprocess.Popen[str]:
+def started(
+    tmp_path: Path, script: str, *, folder: Path | None = None, variables: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.Popen[str]:
     path = tmp_path / "parent.py"
     path.write_text(script)
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}:{tmp_path}"}
-    return subprocess.Popen([sys.executable, str(path)], stdout=subprocess.PIPE, text=True, env=environment)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}:{tmp_path}", **variables}
+    return subprocess.Popen(
+        [sys.executable, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        cwd=folder or tmp_path, start_new_session=True,
+    )  # fmt: skip
 
 
-def test_forked_workers_share_the_imports_of_one_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("variables", [{}, {"": "a name that can be inherited and not set"}], ids=["plain", "odd"])
+def test_forked_workers_share_the_imports_of_one_process(tmp_path: Path, variables: dict[str, str]) -> None:
     (tmp_path / "acting.py").write_text(ACTING)
-    assert started(tmp_path, FORKED).communicate(timeout=120)[0].split(maxsplit=2) == ["1", "False", "set()\n"]
+    said, errors = started(tmp_path, FORKED, variables=variables).communicate(timeout=120)
+    assert (said.split(maxsplit=2), errors) == (["1", "False", "set()\n"], "")
+
+
+def test_what_lies_in_the_current_folder_is_not_imported_for_workers(tmp_path: Path) -> None:
+    (tmp_path / "acting.py").write_text(ACTING)
+    other = tmp_path / "other"
+    (other / "search").mkdir(parents=True)  # imported, it would hide the project's
+    (other / "acting.py").write_text("def act(task):\n    raise AssertionError('other code')\n")
+    said, errors = started(tmp_path, FORKED, folder=other).communicate(timeout=120)
+    assert (said.split()[1:], errors) == (["False", "set()"], "")
+
+
+def test_where_the_temporary_folder_has_too_long_a_path_each_worker_has_its_own_imports(tmp_path: Path) -> None:
+    (tmp_path / "acting.py").write_text(ACTING)
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    said, errors = started(tmp_path, FORKED, variables={"TMPDIR": str(long)}).communicate(timeout=120)
+    assert (said.split()[1], errors) == ("False", "")
+    assert said.split(maxsplit=2)[2] != "set()\n"
+
+
+INTERRUPTED = """
+import os, signal, time
+if "first" not in os.environ:
+    os.environ["first"] = str(os.getpid())
+if os.environ["first"] != str(os.getpid()):
+    time.sleep(1)
+    os.kill(0, signal.SIGINT)
+    time.sleep(0.5)
+def act(task):
+    return "done"
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, lambda *_: None)
+    from acting import act
+    from search.worker import WorkerPool
+    pool = WorkerPool(act, count=1, fork={fork})
+    print(pool.submit("", timeout_s=60).result())
+    pool.close()
+"""
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_an_interrupt_while_processes_start_is_for_the_parent_alone(tmp_path: Path, fork: bool) -> None:
+    script = INTERRUPTED.format(fork=fork)
+    (tmp_path / "acting.py").write_text(script)
+    assert started(tmp_path, script).communicate(timeout=120) == ("done\n", "")
 
 
 @pytest.mark.parametrize("fork", [False, True])
@@ -195,8 +313,4 @@ def test_no_worker_outlives_a_killed_parent(tmp_path: Path, fork: bool) -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    for _ in range(200):
-        if not Path(f"/proc/{worker}").exists():
-            return
-        time.sleep(0.05)
-    pytest.fail(f"worker {worker} is still there")
+    assert gone(worker)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from functools import cache
-from importlib.abc import Traversable
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
+
+if sys.version_info >= (3, 11):
+    from importlib.resources.abc import Traversable
+else:
+    from importlib.abc import Traversable
 
 TRITON_SOURCES: Final = ("triton_*.py", "config.py")
 NATIVE_SOURCES: Final = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,24 @@ def test_rearrangements_lead_to_the_present_sources(monkeypatch: pytest.MonkeyPa
     assert set(module.REARRANGED.values()) <= {module.source_hash(TRITON_SOURCES), module.source_hash()}
     monkeypatch.setattr(module, "REARRANGED", {"24207ede2736": "ef7a8ff99334"})
     assert [module.settled(known) for known in ("24207ede2736", "0123456789ab")] == ["ef7a8ff99334", "0123456789ab"]
+
+
+IMPORTS = """
+import importlib, importlib.abc, pkgutil, sys
+if sys.version_info >= (3, 11):
+    vars(importlib.abc).pop("Traversable", None)  # as in Python 3.14
+    vars(importlib.abc).pop("__getattr__", None)  # of Python 3.12, which warns
+import kernels, search
+packages = {"kernels.": kernels.__path__, "search.": search.__path__}
+names = [item.name for prefix, path in packages.items() for item in pkgutil.walk_packages(path, prefix)]
+for name in names:
+    importlib.import_module(name)
+print(len(names))
+"""
+
+
+def test_no_module_needs_what_newer_pythons_have_removed() -> None:
+    root = Path(kernels.__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", IMPORTS], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-500:]
+    assert int(done.stdout) > 100

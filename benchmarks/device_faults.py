@@ -3,8 +3,9 @@
 Usage: python benchmarks/device_faults.py [--killed-only] [--output FILE.json]
 
 Real kernels go through the real lane and worker process. Prints the outcome of each, the time from its end to the
-next measurement, and what runs on the GPU after this process's own workers were closed. A full disk has a program of
-its own, benchmarks/full_disk.py.
+next measurement, and what runs on the GPU after this process's own workers were closed. Exit code 2, with what the
+sweep said, where that ends by itself or stores nothing, so that there is nothing to kill. A full disk has a program
+of its own, benchmarks/full_disk.py.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -50,6 +51,7 @@ SHAPE = GemmShape(16, 2112, 7168)
 WAYS = {1: "fine", 2: "out of bounds write", 4: "endless loop", 8: "NaN result", 16: "killed by signal 9"}
 RUN_TIMEOUT_S = 12.0
 SWEEP_START_S = 90.0  # until the first trials of a sweep are stored
+FIRST_TRIALS = 5  # after which it is killed
 ROOT = Path(__file__).resolve().parent.parent
 SWEEP = (
     sys.executable, "run_search.py", "sweep", str(SHAPE), "32x2880x512", "--target", "local", "--trials", "100000",
@@ -189,26 +191,71 @@ def stored(results: Path) -> int:
         return 0
 
 
-def killed_parent() -> dict[str, Any]:
-    """Signal 9 to a sweep that measures: how long its workers live on, and what is left of them and of its trials."""
+def killed_parent(sweep: Sequence[str] = SWEEP, start_s: float = SWEEP_START_S) -> dict[str, Any]:
+    """Signal 9 to a sweep that measures: how long its workers live on, and what is left of them and of its trials.
+
+    Args:
+        sweep: Command that takes the results folder as its last argument.
+        start_s: Until its first trials are stored.
+
+    Raises:
+        InputError: There was nothing to kill: it ended by itself, or stored too few trials in time.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        parent = subprocess.Popen([*SWEEP, folder], cwd=ROOT, stdout=subprocess.DEVNULL)
-        deadline_s = time.monotonic() + SWEEP_START_S
-        while stored(Path(folder)) < 5 and parent.poll() is None and time.monotonic() < deadline_s:
-            time.sleep(0.5)
-        children = subprocess.run(["pgrep", "-P", str(parent.pid)], capture_output=True, text=True).stdout.split()
-        before = stored(Path(folder))
-        parent.kill()
-        parent.wait()
-        start_s = time.monotonic()
-        while any(map(runs, children)) and time.monotonic() - start_s < 30:
+        before, workers = killed_once_measuring([*sweep, folder], Path(folder), start_s)
+        killed_s = time.monotonic()
+        while any(map(runs, workers)) and time.monotonic() - killed_s < 30:
             time.sleep(0.05)
-        gone_after_s = time.monotonic() - start_s
+        gone_after_s = time.monotonic() - killed_s
         return {
             "fault": "parent killed by signal 9", "stored_before": before, "stored_after": stored(Path(folder)),
-            "children": len(children), "left": [command(pid) for pid in children if runs(pid)],
-            "zombies": sum(state(pid) == "Z" for pid in children), "gone_after_s": gone_after_s, "on_gpu": orphans(),
+            "children": len(workers), "left": [command(pid) for pid in workers if runs(pid)],
+            "zombies": sum(state(pid) == "Z" for pid in workers), "gone_after_s": gone_after_s, "on_gpu": orphans(),
         }  # fmt: skip
+
+
+def killed_once_measuring(sweep: Sequence[str], results: Path, start_s: float) -> tuple[int, list[str]]:
+    """Trials that a sweep had stored when it was killed, and the processes that it had started."""
+    with tempfile.TemporaryFile("w+") as said:
+        parent = subprocess.Popen(sweep, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=said)
+        try:
+            why_not = never_measured(parent, results, start_s)
+            workers, before = descendants(str(parent.pid)), stored(results)
+        finally:
+            parent.kill()
+            code = parent.wait()
+        if code != -signal.SIGKILL:
+            why_not = f"ended by itself with exit code {code}"
+        said.seek(0)
+        words = said.read()
+    print(words, end="", file=sys.stderr, flush=True)
+    if why_not:
+        raise InputError(f"the sweep to be killed {why_not}, {before} trials stored; {last_line(words)}")
+    return before, workers
+
+
+def descendants(pid: str) -> list[str]:
+    """Processes that a process started, and those that they started."""
+    children = subprocess.run(["pgrep", "-P", pid], capture_output=True, text=True).stdout.split()
+    return children + [other for child in children for other in descendants(child)]
+
+
+def never_measured(sweep: subprocess.Popen[bytes], results: Path, start_s: float) -> str:
+    """Wait for the first trials of a sweep; "" when they are stored, else why they never were."""
+    end_s = time.monotonic() + start_s
+    while time.monotonic() < end_s:
+        if stored(results) >= FIRST_TRIALS:
+            return ""
+        if sweep.poll() is not None:
+            return f"ended by itself with exit code {sweep.returncode}"
+        time.sleep(0.5)
+    return f"stored fewer than {FIRST_TRIALS} trials in {start_s:.0f} s"
+
+
+def last_line(words: str) -> str:
+    """What a program said last on its error stream."""
+    lines = words.strip().splitlines()
+    return f"it said: {lines[-1].strip()}" if lines else "it said nothing"
 
 
 def command(pid: str) -> str:

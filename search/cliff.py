@@ -41,11 +41,27 @@ class Cliff:
 def cliffs(frame: pd.DataFrame, best: Sequence[Winner]) -> list[Cliff]:
     """The cliff to the default that serves an untuned shape, and that to the library, where results know them.
 
+    Where the winners are of several devices, the words begin with the device.
+
     Args:
         frame: Results with all columns.
         best: Winners of ``frame``.
     """
     known = slowdowns(frame, lambda device, shape: (_default(device, shape), LIBRARY))
+    devices = list(dict.fromkeys(winner.device for winner in best))
+    found: list[Cliff] = []
+    for device in devices:
+        place = f"{device}: " if len(devices) > 1 else ""
+        untuned, library = _factors(frame, [winner for winner in best if winner.device == device], known)
+        pairs = ((UNTUNED, untuned), (CHOSEN, library))
+        found += [Cliff(f"{place}{subject}", factors) for subject, factors in pairs if factors]
+    return found
+
+
+def _factors(
+    frame: pd.DataFrame, best: Sequence[Winner], known: Mapping[tuple[DeviceKey, GemmShape], Mapping[Point, float]]
+) -> tuple[dict[GemmShape, float], dict[GemmShape, float]]:
+    """How many times as long as each winner, all of one device, the default takes, and the library."""
     untuned: dict[GemmShape, float] = {}
     library: dict[GemmShape, float] = {}
     for winner in best:
@@ -57,7 +73,7 @@ def cliffs(frame: pd.DataFrame, best: Sequence[Winner]) -> list[Cliff]:
             untuned[winner.shape] = max(1.0, float(baseline_us) / winner.cost_us)
         if LIBRARY in slower:
             library[winner.shape] = 1 + slower[LIBRARY]
-    return [Cliff(subject, factors) for subject, factors in ((UNTUNED, untuned), (CHOSEN, library)) if factors]
+    return untuned, library
 
 
 def _default(device: DeviceKey, shape: GemmShape) -> Point:

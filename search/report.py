@@ -117,9 +117,9 @@ def print_closing(frame: pd.DataFrame, console: Console) -> list[Summary]:
     print_finals(frame, console)
     for cliff in cliffs(frame, [summary.winner for summary in summaries if summary.winner is not None]):
         console.print(cliff.line(), soft_wrap=True)
-    studies = {s.shape: str(frame["study"][s.winner.row]) for s in summaries if s.winner is not None}
-    lacks = unfinished(frame, studies.values())
-    doubtful = {shape: lacks[study] for shape, study in studies.items() if study in lacks}
+    studies = [(s.shape, str(frame["study"][s.winner.row])) for s in summaries if s.winner is not None]
+    lacks = unfinished(frame, [study for _, study in studies])
+    doubtful = {shape: lacks[study] for shape, study in studies if study in lacks}
     if doubtful:
         console.print(unfinished_line(doubtful), soft_wrap=True)
     return summaries

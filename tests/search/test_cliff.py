@@ -56,6 +56,16 @@ def test_without_a_winner_or_a_default_nothing_is_said() -> None:
     assert factors() == {} and factors(predicted(8.0, num_warps=8)) == {}
 
 
+def test_of_several_devices_each_has_its_own() -> None:
+    found = factors(
+        predicted(8.0, num_warps=8), predicted(20.0, **default(SMALL)),
+        measured(8.0, num_warps=8, cu_count=32, baseline_us=12.0),
+    )  # fmt: skip
+    assert found == {
+        f"gfx950-256cu: {UNTUNED}": {SMALL: pytest.approx(2.5)}, f"gfx950-32cu: {UNTUNED}": {SMALL: pytest.approx(1.5)},
+    }  # fmt: skip
+
+
 def test_the_line_gives_the_range_and_the_worst_shape() -> None:
     several = Cliff(UNTUNED, {SMALL: 2.5, LARGE: 1.0})
     assert several.line() == f"{UNTUNED} 1.00 to 2.50 times as long as the winner, most at 16x2112x7168"

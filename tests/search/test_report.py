@@ -47,6 +47,15 @@ def test_device_is_shown_where_there_are_several() -> None:
     assert closing_table(summarize(results(predicted(9.0), predicted(9.0, cu_count=128)))).header[0] == "device"
 
 
+def test_a_search_that_was_cut_short_on_one_of_two_devices_is_named() -> None:
+    frame = results(
+        predicted(9.0, study="a", trials_wanted=2), predicted(9.0, cu_count=304, study="b", trials_wanted=1)
+    )
+    stream = io.StringIO()
+    print_closing(frame, output_console(stream))
+    assert "unfinished: 16x2112x7168 (1 of 2 trials)" in stream.getvalue()
+
+
 def test_pipe_gets_plain_lines_of_any_width() -> None:
     out = io.StringIO()
     print_closing(results(predicted(9.0), failed("crashed", M=32)), output_console(out))

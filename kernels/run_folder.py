@@ -11,6 +11,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
+from kernels.errors import InputError
+
 PREFIX: Final = "mxfp4-tune-run-"
 YOUNG_S: Final = 60.0  # a younger folder may be one that its process has not locked yet
 
@@ -20,13 +22,22 @@ class RunFolder:
 
     Its process holds a lock on the folder, which ends with the process however that ends, also where process numbers
     are reused or containers share the temporary folder. Of a file system without locks nothing is removed.
+
+    Raises:
+        InputError: It cannot be made: no place, or no temporary folder.
     """
 
     def __init__(self) -> None:
-        _remove_abandoned(Path(tempfile.gettempdir()))
         self._resources = ExitStack()
-        self.path = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX)))
-        handle = _lock(self.path)
+        try:
+            _remove_abandoned(Path(tempfile.gettempdir()))
+            self.path = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX)))
+            handle = _lock(self.path)
+        except OSError as error:
+            place = error.filename or "the temporary folder"
+            raise InputError(
+                f"{place}: {error.strerror}; make room there or set TMPDIR to a folder that has some"
+            ) from error
         if handle is not None:
             self._resources.callback(os.close, handle)
 

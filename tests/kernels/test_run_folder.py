@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from kernels.errors import InputError
 from kernels.run_folder import PREFIX, RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER = """
 import sys, time
+from kernels.errors import InputError
 from kernels.run_folder import RunFolder
 folder = RunFolder()
 (folder.path / "0").mkdir()
@@ -121,3 +123,12 @@ def test_the_folder_of_another_user_stays(temporary: Path) -> None:
     aged(folder)
     start_another()
     assert folder.exists()
+
+
+def test_where_no_folder_can_be_made_one_line_says_where_and_what_to_do(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = temporary / "gone"
+    monkeypatch.setattr(tempfile, "tempdir", str(gone))
+    with pytest.raises(InputError, match=rf"{gone}/.*: No such file or directory; .* TMPDIR"):
+        RunFolder()

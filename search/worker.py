@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -29,6 +30,7 @@ START_TIMEOUT_S = 120.0  # importing torch and Triton on a loaded machine
 SIGNALS: Final = {number.value: number.name for number in signal.Signals}
 UNSEEN = 255  # exit code of a forked process where the one it was forked from ended before it (popen_forkserver.py)
 UNSEEN_END = "the process that the worker was forked from is gone"
+NOT_PICKLABLE: Final = (pickle.PickleError, TypeError, AttributeError)  # of a task, or of an answer where it arrives
 
 
 class WorkerDied(Exception):
@@ -65,6 +67,7 @@ class WorkerPool(Generic[Task, Answer]):
         self._fork = fork
         self._queue: SimpleQueue[tuple[Task, float, Future[Answer]] | threading.Barrier | None] = SimpleQueue()
         self._closed = threading.Event()
+        self._closing = threading.Lock()
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
         for thread in self._threads:
             thread.start()
@@ -79,17 +82,19 @@ class WorkerPool(Generic[Task, Answer]):
 
     def submit(self, task: Task, timeout_s: float) -> Future[Answer]:
         """Queue ``task``; the future raises WorkerDied, WorkerTimedOut, or what the function raised."""
-        if self._closed.is_set():
-            raise RuntimeError("the pool is closed")
         future: Future[Answer] = Future()
-        self._queue.put((task, timeout_s, future))
+        with self._closing:
+            if self._closed.is_set():
+                raise RuntimeError("the pool is closed")
+            self._queue.put((task, timeout_s, future))
         return future
 
     def close(self) -> None:
         """Cancel what is queued, kill what runs, and wait until no process is left."""
-        self._closed.set()
-        for _ in self._threads:
-            self._queue.put(None)
+        with self._closing:  # what is queued now is in front
+            self._closed.set()
+            for _ in self._threads:
+                self._queue.put(None)
         for thread in self._threads:
             thread.join()
 
@@ -113,10 +118,13 @@ class WorkerPool(Generic[Task, Answer]):
                 future.cancel()
                 continue
             try:
-                if worker is None:
-                    worker = self._new_worker()
+                worker = worker or self._new_worker()
                 raised, answer = worker.run(task, timeout_s, self._closed)
             except (WorkerDied, WorkerTimedOut, InputError) as error:
+                raised, answer = error, None
+            except NOT_PICKLABLE as error:
+                if worker is not None:
+                    worker.stop()
                 raised, answer = error, None
             if raised is None:
                 future.set_result(answer)
@@ -230,10 +238,18 @@ class _Worker:
         return f"the worker exited with code {code}"
 
     def stop(self) -> None:
+        if self._process.pid is not None:
+            _kill_group(self._process.pid)
         self._process.kill()
         self._process.join()
         self._pipe.close()
         self._process.close()  # it sees that, if it lives on because the process that forked it is gone
+
+
+def _kill_group(leader: int) -> None:
+    """Kill a worker and the compilers that it has started, which would run on without it."""
+    with suppress(ProcessLookupError):  # it has not come so far as to lead a group
+        os.killpg(leader, signal.SIGKILL)
 
 
 def _work(
@@ -243,6 +259,7 @@ def _work(
     environment: Mapping[str, str],
 ) -> None:
     """Main function of a worker process."""
+    os.setpgid(0, 0)
     _set_environment(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=_exit_with_parent, daemon=True).start()
@@ -280,4 +297,4 @@ def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
-        os._exit(1)
+        _kill_group(os.getpid())

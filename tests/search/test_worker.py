@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -21,18 +23,33 @@ from search.worker import STARTING, UNSEEN_END, WorkerDied, WorkerPool, WorkerTi
 ROOT = Path(__file__).resolve().parents[2]
 
 
+class TwoWordsError(Exception):
+    """Cannot be unpickled: that gives it one argument."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} {second}")
+
+
+ERRORS = {
+    "bug": ZeroDivisionError("a bug in the evaluator"),
+    "full disk": InputError("/tmp: No space left on device"),
+    "odd error": TwoWordsError("two", "words"),
+}
+
+
 def act(task: str) -> str:
     """What a worker does: the task names a way to behave."""
+    if task.startswith("/"):
+        with subprocess.Popen(["sleep", "600"]) as compiler:
+            Path(task).write_text(str(compiler.pid))
+    if task in ERRORS:
+        raise ERRORS[task]
     if task == "abort":
         os.abort()
     if task == "exit":
         os._exit(3)
     if task == "hang":
         time.sleep(600)
-    if task == "bug":
-        raise ZeroDivisionError("a bug in the evaluator")
-    if task == "full disk":
-        raise InputError("/tmp: No space left on device")
     if task == "frozen":
         return str(gc.get_freeze_count())
     if task == "parent":
@@ -311,6 +328,41 @@ def test_an_interrupt_while_processes_start_is_for_the_parent_alone(tmp_path: Pa
     script = INTERRUPTED.format(fork=fork)
     (tmp_path / "acting.py").write_text(script)
     assert started(tmp_path, script).communicate(timeout=120) == ("done\n", "")
+
+
+@pytest.mark.parametrize("task", ["odd error", lambda: "a task that cannot be pickled"])
+def test_what_cannot_be_pickled_fails_its_own_task_only(pool: WorkerPool[Any, str], task: object) -> None:
+    with pytest.raises((TypeError, AttributeError, pickle.PicklingError)):
+        pool.submit(task, timeout_s=60).result(timeout=60)
+    assert answers(pool) == "work"
+
+
+def pid_in(path: Path) -> int:
+    while not path.exists() or not path.read_text():
+        time.sleep(0.02)
+    return int(path.read_text())
+
+
+@pytest.mark.parametrize("fork", [False, True])
+@pytest.mark.parametrize("end", ["time limit", "closing"])
+def test_what_a_worker_started_ends_with_it(tmp_path: Path, fork: bool, end: str) -> None:
+    pool = WorkerPool(act, count=1, fork=fork)
+    answers(pool)
+    future = pool.submit(str(tmp_path / "pid"), timeout_s=3 if end == "time limit" else 600)
+    compiler = pid_in(tmp_path / "pid")
+    if end == "time limit":
+        assert isinstance(future.exception(), WorkerTimedOut)
+    pool.close()
+    assert gone(compiler)
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_what_a_worker_started_does_not_outlive_a_killed_parent(tmp_path: Path, fork: bool) -> None:
+    script = PARENT.format(fork=fork).replace('"hang"', repr(str(tmp_path / "pid")))
+    with started(tmp_path, script) as parent:
+        compiler = pid_in(tmp_path / "pid")
+        parent.kill()
+    assert gone(compiler)
 
 
 @pytest.mark.parametrize("fork", [False, True])

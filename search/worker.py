@@ -260,6 +260,7 @@ def _work(
 ) -> None:
     """Main function of a worker process."""
     os.setpgid(0, 0)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # a terminal may stop who writes to it from the background
     _set_environment(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=_exit_with_parent, daemon=True).start()

@@ -1,0 +1,79 @@
+"""search.text_table: on a terminal sentences wrap at spaces, nothing else is cut, and what has no room is named."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from search.text_table import TextTable, print_table
+
+WORDS = "16x32x256, warps 4, stages 2, quantize_kernel hip"
+TABLE = TextTable(
+    ("shape", "family", "configuration", "predicted us", "roofline", "margin", "outcomes"),
+    (("16x2112x7168", "staged_fp4", WORDS, "10.62", "46.1 %", "3.0 %", "31 ok, 8 illegal, 1 wrong_result"),),
+    right=frozenset(("predicted us", "roofline", "margin")),
+)
+
+
+def on_terminal(table: TextTable, width: int) -> list[str]:
+    file = io.StringIO()
+    print_table(table, Console(file=file, width=width, force_terminal=True, no_color=True, markup=False))
+    return [line.replace("\x1b[1m", "").replace("\x1b[0m", "").rstrip() for line in file.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 160])
+def test_no_number_shape_or_word_is_cut(width: int) -> None:
+    lines = on_terminal(TABLE, width)
+    words = " ".join(lines).split()
+    table = lines[:-1] if "no room here" in lines[-1] else lines
+    assert max(map(len, table)) <= width
+    for word in ("16x2112x7168", "staged_fp4", "16x32x256,", "quantize_kernel", "predicted", "10.62", "46.1"):
+        assert word in words
+
+
+def test_a_wide_terminal_wraps_nothing() -> None:
+    text = "\n".join(on_terminal(TABLE, 200))
+    assert WORDS in text and "31 ok, 8 illegal, 1 wrong_result" in text and "no room" not in text
+
+
+def test_columns_without_room_are_named_and_gone() -> None:
+    *lines, last = on_terminal(TABLE, 64)
+    assert last.startswith("no room here for margin, outcomes: widen the terminal")
+    assert "roofline" in "\n".join(lines) and "margin" not in "\n".join(lines)
+
+
+def test_an_empty_column_is_drawn_and_never_said_to_be_missing() -> None:
+    table = TextTable(("shape", ""), (("16x2112x7168", ""),))
+    assert "16x2112x7168" in "\n".join(on_terminal(table, 80))
+    assert "no room" not in "\n".join(on_terminal(table, 14))
+    nameless = TextTable(("shape", ""), (("16x2112x7168", "tie"),))
+    assert on_terminal(nameless, 14)[-1].startswith("no room here for the last one: ")
+
+
+def test_a_terminal_narrower_than_the_first_column_gets_that_column_alone() -> None:
+    *lines, last = on_terminal(TABLE, 9)
+    assert max(map(len, lines)) <= 9
+    assert last.startswith("no room here for family, ")
+
+
+def test_a_long_path_in_a_sentence_is_cut_rather_than_the_columns_after_it_lost() -> None:
+    path = "/" + "folder/" * 20
+    lines = on_terminal(TextTable(("found", "cure"), ((f"caches in {path}", "set it"),)), 60)
+    assert max(map(len, lines)) <= 60 and "set it" in "\n".join(lines)
+    assert path in "".join("".join(lines).replace("set it", "").split())
+
+
+@given(st.lists(st.text("ab1 ", min_size=1, max_size=40), min_size=2, max_size=6), st.integers(20, 200))
+def test_what_is_shown_fits(cells: list[str], width: int) -> None:
+    table = TextTable(tuple(f"c{index}" for index in range(len(cells))), (tuple(cells),))
+    drawn = on_terminal(table, width)
+    lines = drawn[:-1] if "no room here" in drawn[-1] else drawn
+    assert max(map(len, lines)) <= max(width, 22)
+    shown = table.shown(width)
+    assert sorted("".join(lines).replace("\u2500", "").replace(" ", "")) == sorted(
+        "".join(f"c{index}{cells[index]}" for index in range(shown)).replace(" ", "")
+    )

@@ -302,14 +302,15 @@ class _Sweep:
         return found
 
     def seeds(self, shape: GemmShape, points: Points) -> list[Point]:
-        """Points to try first: defaults, what serves today, winners of near shapes, the model's favourites."""
-        defaults: list[Point] = [(family, config) for family, space in self.spaces.items() for config in space.defaults]
-        untuned = default_choice(shape, self.device)  # shows what a missing row would cost
+        """Points to try first, the likeliest to win ahead: few trials do not reach far into the defaults."""
         row = load_dispatcher(self.device).choose(shape)
         serving = (row.family, row.config)
+        untuned = default_choice(shape, self.device)  # shows what a missing row would cost
         near = sorted(self.winners, key=lambda other: distance(shape, other))[:NEIGHBOURS]
         neighbours = [self.winners[other] for other in near]
-        return unique([*defaults, untuned, serving, *neighbours, *favourites(points.legal, shape, self.device)])
+        liked = favourites(points.legal, shape, self.device)
+        defaults: list[Point] = [(family, config) for family, space in self.spaces.items() for config in space.defaults]
+        return unique([serving, untuned, *neighbours, *liked.first, *defaults, *liked.others])
 
 
 def _record(

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
 import torch
-from fake_evaluator import FakeEvaluator
+from fake_evaluator import FakeEvaluator, judge
 from fake_gpu import H200
 from optuna.exceptions import StorageInternalError
 
+from kernels import table_sources
+from kernels.config import TileConfig
+from kernels.defaults import default_choice
 from kernels.device import GFX950
 from kernels.errors import InputError
 from kernels.problem import GemmShape
+from kernels.tables import Made, TableRow, TunedTable, write_table
 from search.ahead import Compiled
 from search.device import DeviceEvaluator
 from search.device_worker import FinalTask, FinalTimes
-from search.evaluate import Evaluation
+from search.evaluate import Candidate, Evaluation
 from search.offline import OfflineEvaluator
 from search.results import load
+from search.space import load_spaces
 from search.studies_file import only_writer
-from search.sweep import SweepRequest, run_sweep
+from search.sweep import SPACES, SweepRequest, run_sweep
 from search.targets import make_evaluator
 
 SHAPE = GemmShape(16, 2112, 7168)
+TUNED = TileConfig(BLOCK_M=16, BLOCK_N=128, BLOCK_K=256, num_warps=4)
 
 
 class Quiet:
@@ -126,6 +134,29 @@ def test_a_full_disk_ends_the_sweep_with_one_line_and_the_same_command_goes_on(
     run_sweep(asked, reporter)
     assert reporter.done[0].done == 6
     assert sum(reporter.done[0].outcomes.values()) == 6
+
+
+TRITON_FAMILIES = ("fused", "fused_splitk_atomic", "fused_splitk_workspace", "staged_triton")
+
+
+def test_few_trials_go_to_what_serves_then_near_winners_then_the_best_guess_for_each_family(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    evaluator = FakeEvaluator(capacity=1)
+    monkeypatch.setattr("search.sweep.make_evaluator", lambda *_, **__: evaluator)
+    monkeypatch.setattr(table_sources, "tables_folder", lambda: tmp_path / "tables")
+    (tmp_path / "tables").mkdir()
+    made = Made(date(2026, 11, 29), "3.9.0", "2.13.0", "0" * 12, "by hand", "none")
+    row = TableRow(16, 2112, 7168, "fused", TUNED, "predicted", True, made, predicted_us=5.0)
+    write_table(tmp_path / "tables" / "gfx950.yaml", TunedTable(GFX950, (row,)))
+    near = GemmShape(32, 2112, 7168)
+    asked = SweepRequest((SHAPE, near), "gfx950", families=TRITON_FAMILIES, trials=7, results=tmp_path / "r")
+    run_sweep(asked, Quiet())
+    first, second = ([(c.family, c.config) for c in evaluator.asked if c.shape == s] for s in (SHAPE, near))
+    assert first[:2] == [("fused", TUNED), default_choice(SHAPE, GFX950)]
+    assert sorted(family for family, _ in first[2:6]) == sorted(TRITON_FAMILIES)
+    assert first[6] == ("fused", next(iter(load_spaces(SPACES, ("fused",)).values())).defaults[0])
+    assert min(first, key=lambda point: judge(Candidate(SHAPE, *point)).objective_us or math.inf) in second[:3]
 
 
 class ThreadPool:

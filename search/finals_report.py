@@ -9,6 +9,7 @@ import pandas as pd
 from rich.console import Console
 
 from search.gpu_share import gpu_wait_share
+from search.replay import are_replayed
 from search.text_table import TextTable, print_table
 
 SLOWER_DISPATCHED = 1.05  # beyond this multiple of its time in the finals, a winner is not what the table promises
@@ -31,8 +32,7 @@ def print_finals(frame: pd.DataFrame, console: Console) -> None:
     table = finals_table(frame)
     if table.rows:
         print_table(table, console)
-    replayed = frame["protocol"].str.startswith("replay-").fillna(False)  # no GPU waited in this run
-    share = gpu_wait_share(frame[~replayed])
+    share = gpu_wait_share(frame[~are_replayed(frame["study"])])  # in a replay no GPU waited
     if not math.isnan(share):
         console.print(f"the GPU waited {100 * share:.1f} % of its time for a compiled candidate", highlight=False)
 

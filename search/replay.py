@@ -19,6 +19,7 @@ from search.results import load
 from search.winners import config_of
 
 PREFIX = "replay:"
+PROTOCOL = "replay-"  # begins the part of a study's name that says how it was judged; rows keep the recorded protocol
 RUN_ONLY = ("source_hash", "started", "duration_s", "triton", "torch")  # of the run that records the replay
 FACTS = [name for name in {**TIMES, **COMPILED, **CHECKED, **ORIGIN} if name not in RUN_ONLY]
 DERIVED = ("tflops", "bandwidth_gbs", "predicted_tflops", "predicted_bandwidth_gbs", "roofline_fraction")
@@ -28,6 +29,11 @@ Row = Mapping[Any, Any]
 def is_replay(target: str) -> bool:
     """Whether ``target`` names a recorded sweep."""
     return target.startswith(PREFIX)
+
+
+def are_replayed(studies: pd.Series[Any]) -> pd.Series[Any]:
+    """Whether each of these names of studies is one of a replay: its times were recorded earlier, and elsewhere."""
+    return studies.str.contains(f"/{PROTOCOL}", regex=False).fillna(False).astype(bool)
 
 
 class RecordedPoints:
@@ -73,7 +79,7 @@ class ReplayEvaluator:
         self.capacity = 1
         self._rows = _by_candidate(frame)
         protocols = sorted({str(name) for name in frame["protocol"].dropna()})
-        self.protocol = "replay-" + ("+".join(protocols) or "v1")
+        self.protocol = PROTOCOL + ("+".join(protocols) or "v1")
 
     @property
     def candidates(self) -> list[Candidate]:

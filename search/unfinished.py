@@ -8,15 +8,14 @@ import numpy as np
 import pandas as pd
 
 from kernels.problem import GemmShape
-
-REPLAY = "replay-"  # protocols of recorded times, among which no finals are held
+from search.replay import are_replayed
 
 
 def unfinished(frame: pd.DataFrame, studies: Iterable[str]) -> dict[str, str]:
     """What each of ``studies`` lacks, in a few words; those that lack nothing, as far as is known, are left out.
 
     A study is finished when it holds the trials that its last run was to reach and, if it was measured, has held its
-    finals since.
+    finals since. Among the recorded times of a replay no finals are held.
 
     Args:
         frame: Results with all columns.
@@ -39,7 +38,7 @@ def _lack(rows: pd.DataFrame) -> str:
     wanted = searched["trials_wanted"].dropna()
     if len(wanted) and len(searched) < wanted.iloc[-1]:
         return f"{len(searched)} of {wanted.iloc[-1]} trials"
-    right = (rows["outcome"] == "ok") & (rows["evidence"] == "measured") & ~rows["protocol"].str.startswith(REPLAY)
+    right = (rows["outcome"] == "ok") & (rows["evidence"] == "measured") & ~are_replayed(rows["study"])
     if not right.fillna(False).any():
         return ""
     last_trial = np.flatnonzero(rows["selected"].isna()).max(initial=-1)

@@ -51,3 +51,9 @@ def test_the_share_of_waiting_is_said_after_the_first_trials() -> None:
 
 def test_nothing_is_printed_where_nothing_was_measured() -> None:
     assert printed(frame({"time_us": None, "evidence": "predicted"})) == ""
+
+
+def test_a_replay_repeats_how_long_a_gpu_waited_and_is_left_out() -> None:
+    study = "sm_90-132cu/16x2112x7168/replay-cold-graph-v1/triton-3.9.0/0123456789ab"
+    work = [{"gpu_s": 0.9, "gpu_wait_s": 0.1, "protocol": "cold-graph-v1", "study": study}] * 30
+    assert printed(frame(*work)) == ""

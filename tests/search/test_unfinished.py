@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from replayed_rows import replayed
 from result_rows import failed, measured, predicted, results
 
 from kernels.problem import GemmShape
@@ -39,13 +41,19 @@ def final(trial: int, selected: bool) -> Trial:
         ([*timed(2), final(2, True), final(3, False)], ""),
         ([*timed(2)[:1], final(2, True), measured(9.0, trial=3, trials_wanted=2)], "no finals"),  # none since
         (timed(3)[:2], "2 of 3 trials"),
-        (timed(2, protocol="replay-cold-v1"), ""),
     ],
 )
 def test_what_a_study_lacks(trials: list[Trial], lack: str) -> None:
     expected = {"study": lack} if lack else {}
     assert unfinished(results(*trials), ["study"]) == expected
     assert unfinished(results(*reversed(trials)), ["study"]) == expected  # the order of the rows says nothing
+
+
+def test_a_replay_that_reached_its_trials_lacks_nothing(tmp_path: Path) -> None:
+    frame = replayed(tmp_path, *timed(1), measured(8.0, trial=1, num_warps=8))
+    assert set(frame["protocol"]) == {"cold-v1"}  # as it was recorded
+    assert unfinished(frame, frame["study"]) == {}
+    assert unfinished(frame.assign(trials_wanted=3), frame["study"]) == {frame["study"][0]: "2 of 3 trials"}
 
 
 def test_only_the_studies_that_are_asked_for_are_judged() -> None:

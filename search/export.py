@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -18,6 +19,7 @@ from kernels.spelling import instead_of
 from kernels.table_sources import table_path
 from kernels.tables import Made, MergeReport, TableRow, TunedTable, dump_table, load_table, merge
 from search.regret import Regret, regrets
+from search.replay import are_replayed
 from search.unfinished import unfinished
 from search.winners import Winner, shapes_of, winners
 
@@ -50,6 +52,9 @@ def export(
 ) -> list[Export]:
     """Merge the winners of ``frame`` into a table for each device, and write it.
 
+    Rows of replays, whose times were recorded earlier and perhaps elsewhere, are left out: a line on the error stream
+    says so.
+
     Args:
         frame: Results with all columns.
         table: Incumbent rows; default: ``output``, else the project's table of the device. It need not exist.
@@ -58,11 +63,12 @@ def export(
         format: One of ``FORMATS``.
 
     Raises:
-        InputError: No results, several devices for one file, an unknown format, a table of another device,
-            a file that is torn or cannot be written, a trial without its origin.
+        InputError: No results or those of replays only, several devices for one file, an unknown format, a table of
+            another device, a file that is torn or cannot be written, a trial without its origin.
     """
     if format not in FORMATS:
         raise InputError(f"unknown format {format!r}; {instead_of(format, (*FORMATS, SUBMISSION))}")
+    frame = _without_replays(frame)
     devices = sorted({device for device, _ in shapes_of(frame)})
     if not devices:
         raise InputError("the results hold no trial; run `sweep` first")
@@ -73,6 +79,18 @@ def export(
     for plan in plans:  # only when every table was read and merged
         write_atomically(plan.path, FORMATS[format](plan.report.table).encode())
     return plans
+
+
+def _without_replays(frame: pd.DataFrame) -> pd.DataFrame:
+    """``frame`` without the rows that would say of recorded times that they were measured here and today."""
+    replayed = are_replayed(frame["study"])
+    if not replayed.any():
+        return frame
+    if replayed.all():
+        raise InputError("the results hold replays only, which measure nothing; export what was recorded instead")
+    shapes = ", ".join(str(shape) for _, shape in shapes_of(frame[replayed]))
+    print(f"skipped  replays of {shapes}: they measure nothing; export what was recorded instead", file=sys.stderr)
+    return frame[~replayed]
 
 
 def default_path(device: DeviceKey) -> Path:

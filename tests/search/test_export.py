@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from replayed_rows import replayed
 from result_rows import ATOMIC, failed, measured, only, predicted, results
 
 from kernels import table_sources
@@ -74,6 +76,22 @@ def test_a_bucket_whose_row_costs_more_than_the_least_gain_is_reported(tmp_path:
     regret = only(only(export(results(*trials), table=tmp_path / "a.yaml", output=None, min_gain=0.04)).regrets)
     assert (regret.row.M, dict(regret.slower)) == (64, {16: pytest.approx(0.05)})
     assert only(export(results(*trials), table=tmp_path / "b.yaml", output=None, min_gain=0.06)).regrets == ()
+
+
+def test_a_replay_never_becomes_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, cure = tmp_path / "table.yaml", "measure nothing; export what was recorded instead"
+    replay = replayed(tmp_path, measured(1.0, num_warps=8))
+    assert (replay["evidence"][0], replay["time_us"][0]) == ("measured", 1.0)
+    capsys.readouterr()
+    with pytest.raises(InputError, match=f"the results hold replays only, which {cure}"):
+        export(replay, table=table, output=None, min_gain=0.0)
+    assert not table.exists()
+    both = pd.concat([replay, results(measured(9.0, M=64), predicted(9.0))], ignore_index=True)
+    export(both, table=table, output=None, min_gain=0.0)
+    assert [(row.M, row.cost_us) for row in load_table(table).rows] == [(16, 9.0), (64, 9.0)]
+    assert capsys.readouterr().err == f"skipped  replays of 16x2112x7168: they {cure}\n"
+    export(results(predicted(9.0)), table=table, output=None, min_gain=0.0)
+    assert capsys.readouterr().err == ""
 
 
 def test_output_leaves_the_incumbent_table_alone(tmp_path: Path) -> None:

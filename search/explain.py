@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from kernels.defaults import default_choice
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.dispatch import Choice, Dispatcher, load_dispatcher
 from kernels.problem import GemmShape
@@ -27,8 +29,9 @@ class Explanation:
         sources: Files that were consulted, and whether their rows can serve the device.
         stale: Whether the kernels changed since the row was made.
         rows_m: The M of every row that the tables have for this N and K.
-        absence: What the row needs and this machine's GPU cannot be given, so that a default serves; None where there
-            is nothing, or no such GPU.
+        absence: What the row needs and this machine lacks, so that a default serves here; None where there is nothing,
+            or where the GPU here is another device, of which nothing is known.
+        lacking: How many rows of each of ``sources`` would serve the device, but need what this machine lacks.
     """
 
     shape: GemmShape
@@ -39,6 +42,7 @@ class Explanation:
     stale: bool
     rows_m: tuple[int, ...]
     absence: str | None = None
+    lacking: tuple[int, ...] = ()
 
     def lines(self) -> list[str]:
         """The answer in words, one fact a line."""
@@ -55,10 +59,16 @@ class Explanation:
             lines += [f"evidence  {_evidence(row)}", f"made      {_origin(row)}", f"stale     {stale}"]
             lines += [f"table     {self.table}"]
         if self.absence is not None:
-            lines += [f"absent    {self.absence}: a default serves instead"]
+            lines += [f"absent    {self.absence}; until then {self.default_family}, the default, serves here instead"]
         rows = ", ".join(map(str, self.rows_m)) or "none"
         lines += [f"rows      M = {rows} at N = {self.shape.N}, K = {self.shape.K}"]
-        return [*lines, *(f"read      {_source(source)}" for source in self.sources), *self._no_sources()]
+        read = zip(self.sources, self.lacking, strict=True)
+        return [*lines, *(f"read      {_source(source, lacking)}" for source, lacking in read), *self._no_sources()]
+
+    @property
+    def default_family(self) -> str:
+        """Family that serves where a row cannot."""
+        return default_choice(self.shape, self.device)[0]
 
     def _no_sources(self) -> list[str]:
         return [] if self.sources else [f"read      no table for {self.device.arch}; sweep and export to make one"]
@@ -70,9 +80,11 @@ class Explanation:
             **asdict(self.shape), **asdict(self.device), "how": found.how, "explanation": found.explanation,
             "family": self.choice.family, "config": self.choice.config.to_dict(),
             "row": None if row is None else _row_json(row), "stale": self.stale, "absence": self.absence,
+            "instead": None if self.absence is None else self.default_family,
             "table": None if self.table is None else str(self.table), "rows_M": list(self.rows_m),
             "sources": [
-                {"path": str(s.path), **asdict(s.device), "rows": s.rows, "used": s.used} for s in self.sources
+                {"path": str(s.path), **asdict(s.device), "rows": s.rows, "used": s.used, "lacking": lacking}
+                for s, lacking in zip(self.sources, self.lacking, strict=True)
             ],
         }  # fmt: skip
 
@@ -100,13 +112,25 @@ def explain(shape: GemmShape, table: Path | None = None) -> Explanation:
     same = tuple(dict.fromkeys(row.M for row in rows if (row.N, row.K) == (shape.N, shape.K)))
     path = None if row is None else _file_of(row, dispatcher)
     stale = row is not None and is_stale(row)
+    lacking = tuple(_lacking(source, rows, dispatcher.device) for source in dispatcher.sources)
     return Explanation(
-        shape, dispatcher.device, choice, path, dispatcher.sources, stale, same, _absence(choice, dispatcher.device)
-    )
+        shape, dispatcher.device, choice, path, dispatcher.sources, stale, same,
+        _absence(choice, dispatcher.device), lacking,
+    )  # fmt: skip
 
 
-def _absence(choice: Choice, device: DeviceKey) -> str | None:
-    return config_absence(choice.family, choice.config, device, offline=False) if local_device() == device else None
+def _absence(what: Choice | TableRow, device: DeviceKey) -> str | None:
+    """What ``what`` needs to run on ``device`` and this machine lacks, whether or not its GPU is there."""
+    known = local_device() in (None, device)
+    return config_absence(what.family, what.config, device, offline=False) if known else None
+
+
+def _lacking(source: TableSource, rows: Collection[TableRow], device: DeviceKey) -> int:
+    """How many of the ``rows`` that serve ``device`` come from ``source`` and cannot be used here."""
+    if not source.used:
+        return 0
+    mine = [row for row in load_table(source.path).rows if row in rows]
+    return sum(_absence(row, device) is not None for row in mine)
 
 
 def _file_of(row: TableRow, dispatcher: Dispatcher) -> Path | None:
@@ -128,8 +152,9 @@ def _origin(row: TableRow) -> str:
     return f"{made.date}, triton {made.triton}, torch {made.torch}, sources {made.source_hash}, study {made.study}"
 
 
-def _source(source: TableSource) -> str:
-    return f"{source.path}: {counted(source.rows, 'row')} for {source.device}, {source.used} can serve"
+def _source(source: TableSource, lacking: int) -> str:
+    rest = f", {lacking} not on this machine" if lacking else ""
+    return f"{source.path}: {counted(source.rows, 'row')} for {source.device}, {source.used - lacking} can serve{rest}"
 
 
 def _row_json(row: TableRow) -> dict[str, Any]:

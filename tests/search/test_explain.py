@@ -97,17 +97,31 @@ def test_a_row_that_adds_bf16_values_says_what_that_costs(table: Path) -> None:
     assert "sums of bf16 values: less exact than other rows" in "\n".join(explain(row.shape).lines())
 
 
-def test_a_row_that_this_gpu_cannot_be_given_names_what_is_absent(
+@pytest.mark.parametrize("local", [None, GFX950])
+def test_a_row_that_this_machine_cannot_use_names_what_is_absent(
+    local: DeviceKey | None, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = load_table(table).rows[0].made
+    row = TableRow(64, 7168, 2048, "staged_hip", StagedHipConfig(), "predicted", True, made, predicted_us=9.0)
+    write_table(table, TunedTable(GFX950, (row,)))
+    monkeypatch.setenv(COMPILER_VARIABLE, str(tmp_path / "nothing"))
+    monkeypatch.setattr("search.explain.local_device", lambda: local)
+    found = explain(row.shape, table)
+    lines = [line for line in found.lines() if line.startswith("absent ")]
+    assert len(lines) == 1
+    assert "name a hipcc" in lines[0]
+    assert lines[0].endswith("; until then fused, the default, serves here instead")
+    assert found.lines()[-1].endswith("1 row for gfx950-256cu, 0 can serve, 1 not on this machine")
+    answer = found.to_json()
+    assert (answer["absence"], answer["instead"], answer["sources"][0]["lacking"]) == (found.absence, "fused", 1)
+
+
+def test_a_gpu_of_another_kind_says_nothing_of_what_the_device_lacks(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = load_table(table).rows[0].made
     row = TableRow(64, 7168, 2048, "staged_hip", StagedHipConfig(), "predicted", True, made, predicted_us=9.0)
     write_table(table, TunedTable(GFX950, (row,)))
     monkeypatch.setenv(COMPILER_VARIABLE, str(tmp_path / "nothing"))
-    assert explain(row.shape).absence is None  # no GPU here: it says nothing of the one that will run it
-    monkeypatch.setattr("search.explain.local_device", lambda: GFX950)
-    found = explain(row.shape, table)
-    lines = [line for line in found.lines() if line.startswith("absent ")]
-    assert len(lines) == 1
-    assert "name a hipcc" in lines[0] and lines[0].endswith("a default serves instead")
-    assert found.to_json()["absence"] == found.absence
+    monkeypatch.setattr("search.explain.local_device", lambda: DeviceKey("sm_90", 132))
+    assert explain(row.shape, table).absence is None

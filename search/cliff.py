@@ -11,10 +11,11 @@ from kernels.defaults import default_choice
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
+from kernels.spelling import counted
 from search.winners import Point, Winner, slowdowns
 
 LIBRARY: Point = ("aiter", FAMILIES["aiter"].config_type())
-UNTUNED, CHOSEN = "without a row the default takes", "AITER's own choice takes"
+UNTUNED, CHOSEN = "without a row the default", "AITER's own choice"
 
 
 @dataclass(frozen=True)
@@ -24,18 +25,23 @@ class Cliff:
     Args:
         subject: Words for it, up to the verb.
         factors: How many times as long as the winner it takes, by shape; 1 where it is as good.
+        shapes: How many shapes have a winner, those without a factor included.
     """
 
     subject: str
     factors: Mapping[GemmShape, float]
+    shapes: int
 
     def line(self) -> str:
         """One line for people."""
         worst = max(self.factors, key=lambda shape: self.factors[shape])
         least, most = (f"{limit(self.factors.values()):.2f}" for limit in (min, max))
-        span = most if least == most else f"{least} to {most}"
-        place = "" if len(self.factors) == 1 else f", most at {worst}"
-        return f"{self.subject} {span} times as long as the winner{place}"
+        known = len(self.factors)
+        part = "" if known == self.shapes else f" (at {known} of {counted(self.shapes, 'shape')})"
+        if most == "1.00":
+            return f"{self.subject} is as good as the winner{part}"
+        span, place = (most, "") if least == most else (f"{least} to {most}", f", most at {worst}")
+        return f"{self.subject} takes {span} times as long as the winner{part}{place}"
 
 
 def cliffs(frame: pd.DataFrame, best: Sequence[Winner]) -> list[Cliff]:
@@ -52,9 +58,10 @@ def cliffs(frame: pd.DataFrame, best: Sequence[Winner]) -> list[Cliff]:
     found: list[Cliff] = []
     for device in devices:
         place = f"{device}: " if len(devices) > 1 else ""
-        untuned, library = _factors(frame, [winner for winner in best if winner.device == device], known)
+        mine = [winner for winner in best if winner.device == device]
+        untuned, library = _factors(frame, mine, known)
         pairs = ((UNTUNED, untuned), (CHOSEN, library))
-        found += [Cliff(f"{place}{subject}", factors) for subject, factors in pairs if factors]
+        found += [Cliff(f"{place}{subject}", factors, len(mine)) for subject, factors in pairs if factors]
     return found
 
 

@@ -66,7 +66,28 @@ def test_of_several_devices_each_has_its_own() -> None:
     }  # fmt: skip
 
 
-def test_the_line_gives_the_range_and_the_worst_shape() -> None:
-    several = Cliff(UNTUNED, {SMALL: 2.5, LARGE: 1.0})
-    assert several.line() == f"{UNTUNED} 1.00 to 2.50 times as long as the winner, most at 16x2112x7168"
-    assert Cliff(CHOSEN, {SMALL: 1.25}).line() == f"{CHOSEN} 1.25 times as long as the winner"
+@pytest.mark.parametrize(
+    ("factors", "shapes", "words"),
+    [
+        ({SMALL: 2.5, LARGE: 1.0}, 2, "takes 1.00 to 2.50 times as long as the winner, most at 16x2112x7168"),
+        ({SMALL: 2.5, LARGE: 1.2}, 3,
+         "takes 1.20 to 2.50 times as long as the winner (at 2 of 3 shapes), most at 16x2112x7168"),
+        ({SMALL: 1.25}, 1, "takes 1.25 times as long as the winner"),
+        ({SMALL: 1.25}, 2, "takes 1.25 times as long as the winner (at 1 of 2 shapes)"),
+        ({SMALL: 1.251, LARGE: 1.249}, 2, "takes 1.25 times as long as the winner"),
+        ({SMALL: 1.0, LARGE: 1.004}, 2, "is as good as the winner"),
+        ({SMALL: 1.0}, 2, "is as good as the winner (at 1 of 2 shapes)"),
+    ],
+)  # fmt: skip
+def test_the_line_gives_the_range_the_worst_shape_and_how_many_it_speaks_of(
+    factors: dict[GemmShape, float], shapes: int, words: str
+) -> None:
+    assert Cliff(UNTUNED, factors, shapes).line() == f"without a row the default {words}"
+    assert Cliff(CHOSEN, factors, shapes).line() == f"AITER's own choice {words}"
+
+
+def test_shapes_without_the_default_are_counted_where_they_have_a_winner_of_the_same_device() -> None:
+    trials = [predicted(8.0, **other(SMALL, num_warps=8)), predicted(20.0, **default(SMALL)),
+              predicted(6.0, **other(LARGE, num_warps=8)), predicted(6.0, cu_count=32, num_warps=8)]  # fmt: skip
+    frame = results(*trials)
+    assert [cliff.shapes for cliff in cliffs(frame, winners(frame))] == [2]

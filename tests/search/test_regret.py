@@ -32,13 +32,22 @@ def test_a_row_is_compared_with_the_best_at_each_smaller_m_of_its_bucket() -> No
     found = regrets(frame, table((16, {}), (64, WIDE)))
     assert by_row(found) == {64: {40: pytest.approx(0.25), 48: 0.0}}  # M = 80 is above it, 64 its own
     assert only(found).most == pytest.approx(0.25)
-    line = "64x2112x7168 fused: below its M it is slower than the best, by 25.0 % at M = 40, 0.0 % at M = 48"
+    line = "64x2112x7168 fused: below its M it is 25.0 % slower than the best at M = 40, 0.0 % at M = 48"
     assert only(found).line() == line
 
 
 def test_the_beginning_of_a_bucket_is_judged_by_the_next_smaller_row() -> None:
     frame = results(predicted(8.0, M=16), predicted(12.0, M=16, **WIDE), predicted(8.0, M=4, **WIDE))
-    assert by_row(regrets(frame, table((4, {}), (16, {}), (64, WIDE)))) == {64: {16: pytest.approx(0.5)}}
+    found = regrets(frame, table((4, {}), (16, {}), (64, WIDE)))
+    assert by_row(found) == {64: {16: pytest.approx(0.5)}}
+    line = "it serves between M = 16 and 64, 50.0 % slower than the best at M = 16; sweep an M in between"
+    assert only(found).line() == f"64x2112x7168 fused: {line}"
+
+
+def test_a_row_that_serves_its_own_m_alone_regrets_nothing() -> None:
+    frame = results(predicted(8.0, M=63), predicted(12.0, M=63, **WIDE))
+    assert regrets(frame, table((63, {}), (64, WIDE))) == []
+    assert by_row(regrets(frame, table((62, {}), (64, WIDE)))) == {64: {63: pytest.approx(0.5)}}
 
 
 def test_what_the_results_do_not_hold_both_of_is_left_out() -> None:

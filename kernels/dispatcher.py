@@ -10,6 +10,7 @@ import torch
 from kernels import interpreter
 from kernels.defaults import default_choice
 from kernels.device import DeviceKey
+from kernels.errors import InputError
 from kernels.graphs import GraphCache, Pointers
 from kernels.misses import MissRecorder
 from kernels.operands import Operands, check_shuffled, operands
@@ -46,12 +47,14 @@ class Dispatcher:
     workspace_limit_bytes: int = LIMIT_BYTES
     graphs: GraphCache = field(default_factory=GraphCache)
     _planner: Planner = field(init=False)
+    _needs_gpu: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Make the planner."""
         compiler = self.compile_call or (interpret_call if interpreter.interpreting() else compile_call)
         planner = Planner(self.device, self.choose, compiler, self.workspace_limit_bytes, self.misses)
         object.__setattr__(self, "_planner", planner)
+        object.__setattr__(self, "_needs_gpu", compiler is compile_call)
 
     def choose(self, shape: GemmShape) -> Choice:
         """The table's row for ``shape``, or the default where there is none; what ``gemm`` runs."""
@@ -90,6 +93,7 @@ class Dispatcher:
 
         Raises:
             ValueError: A tensor has another shape, dtype, layout or device, or needs a gradient.
+            InputError: The tensors are on the CPU, and the interpreter was not switched on.
             RuntimeError: The caller captures a graph and the shape has no plan yet; see :meth:`prepare`.
         """
         seen = operands(a, weight.N, weight.K, out)
@@ -115,13 +119,19 @@ class Dispatcher:
         """Choose, compile and load the kernels for ``weight`` at each M of ``rows``, so that no call has to.
 
         That holds for contiguous operands at multiples of 16 bytes; others get their plan with the first call.
+
+        Raises:
+            InputError: The weight is on the CPU, and the interpreter was not switched on.
         """
         for M in rows:
             self.planned(M, weight)
 
     def planned(self, M: int, weight: PackedWeight) -> Planned:
         """The plan of calls with M contiguous, aligned rows; compiled now if there is none."""
-        return self._planner.planned((M, weight.N, weight.K, weight.K, 0, weight.data.get_device()))
+        index = weight.data.get_device()
+        if index < 0 and self._needs_gpu:
+            raise _no_kernel_on_cpu()
+        return self._planner.planned((M, weight.N, weight.K, weight.K, 0, index))
 
     def note(self, shape: GemmShape) -> None:
         """Record ``shape`` as missed if no row serves it, without planning it: somebody else computes it."""
@@ -134,6 +144,8 @@ class Dispatcher:
         index = data.get_device()
         if seen.a.get_device() != index or (index < 0 and seen.a.device != data.device):
             raise ValueError(f"a is on {seen.a.device}, the weight on {data.device}")
+        if index < 0 and self._needs_gpu:
+            raise _no_kernel_on_cpu()
         pointers = (seen.a.data_ptr(), data.data_ptr(), scale.data_ptr(), seen.out.data_ptr())
         misaligned = 0
         if (pointers[0] | pointers[1] | pointers[2] | pointers[3]) & 15:
@@ -141,6 +153,11 @@ class Dispatcher:
         planned = self._planner.planned((seen.M, N, K, seen.stride_am, misaligned, index))
         planned.calls += 1
         return planned, pointers, index
+
+
+def _no_kernel_on_cpu() -> InputError:
+    cure = "move it to a GPU, or set TRITON_INTERPRET=1 before importing; mxfp4_gemm computes the reference there"
+    return InputError(f"the weight is on the CPU, for which no kernel is compiled; {cure}")
 
 
 def _launch(planned: Planned, pointers: Pointers, data: torch.Tensor, index: int) -> None:

@@ -12,6 +12,7 @@ import torch
 from kernels.config import TileConfig
 from kernels.device import GFX950
 from kernels.dispatcher import Dispatcher
+from kernels.errors import InputError
 from kernels.graphs import GraphCache
 from kernels.program import KernelCall
 from kernels.runner import PointerSpec, Runner
@@ -105,3 +106,15 @@ def test_operands_on_two_devices_are_refused(weight: PackedWeight) -> None:
     with pytest.raises(ValueError, match="a is on cpu, the weight on meta"):
         tuned(notes, graph=False).gemm(A, weight.to("meta"))
     assert not notes.launches
+
+
+def test_a_weight_on_the_cpu_is_refused_in_one_line_before_anything_is_chosen(
+    weight: PackedWeight, caplog: pytest.LogCaptureFixture
+) -> None:
+    dispatcher = Dispatcher(GFX950)
+    for call in (lambda: dispatcher.prepare(weight, [1, 5]), lambda: dispatcher.gemm(A, weight)):
+        with pytest.raises(InputError, match=r"^the weight is on the CPU, .* set TRITON_INTERPRET=1 .*$"):
+            call()
+    assert not caplog.records
+    assert dispatcher.statistics.shapes == {}
+    dispatcher.prepare(weight, [])

@@ -19,7 +19,7 @@ DISASSEMBLER = ("llvm-objdump", "llvm-readelf")
 
 
 def absence(family: str, device: DeviceKey, *, offline: bool) -> str | None:
-    """Why ``family`` cannot be searched, with the cure where there is one; None if it can.
+    """Why ``family`` cannot be searched, after a semicolon the cure where there is one; None if it can.
 
     Args:
         family: Name in ``FAMILIES``.
@@ -47,10 +47,10 @@ def no_hip_compiler(offline: bool) -> str | None:
     try:
         compiler = find_compiler()
     except InputError as error:
-        return str(error)
+        return _reason(error)
     if offline or compiler.linker() is not None:
         return None
-    return f"{compiler} has no {LINKER}: install lld of the same LLVM"
+    return f"{compiler} has no {LINKER}; install lld of the same LLVM"
 
 
 def no_code_objects(offline: bool) -> str | None:
@@ -60,8 +60,13 @@ def no_code_objects(offline: bool) -> str | None:
         for tool in DISASSEMBLER if offline else ():
             find_tool(tool)
     except (InputError, ToolNotFoundError) as error:
-        return str(error)
+        return _reason(error)
     return None
+
+
+def _reason(error: Exception) -> str:
+    """The error's text as it can stand after a colon: a semicolon before the cure."""
+    return str(error).replace(": ", "; ", 1)
 
 
 def aiter_installed() -> bool:
@@ -75,7 +80,7 @@ def no_aiter(offline: bool) -> str | None:
     if offline:
         return "AITER chooses its kernel when it is called, so it is measured on a GPU only"
     if not aiter_installed():
-        return "aiter is not installed: pip install amd-aiter on ROCm"
+        return "aiter is not installed; pip install amd-aiter on ROCm"
     return None
 
 

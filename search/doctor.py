@@ -25,6 +25,7 @@ from kernels.spelling import counted
 from kernels.table_sources import user_tables
 from kernels.tables import TunedTable, is_stale, load_table, tables_folder
 from kernels.toolchain import LLVM_OLDEST, llvm_tool
+from kernels.user_cache import default_cache, writable_cache
 from search.allocator import PACKAGE, fast_malloc
 from search.available import aiter_installed, config_absence
 
@@ -52,7 +53,9 @@ class Check:
 
 
 def examine(results: Path, storage: str | None = None) -> list[Check]:
-    """Every check, in the order in which a user would cure them. Nothing is left behind.
+    """Every check, in the order in which a user would cure them.
+
+    Nothing is left behind but the stand-in of a cache that cannot be written.
 
     Args:
         results: Folder of the results; only whether it can be written is tested.
@@ -60,7 +63,7 @@ def examine(results: Path, storage: str | None = None) -> list[Check]:
     """
     return [
         _python(), _torch(), _triton(), *_gpus(), _cross_compiler(), _hip_compiler(), _objdump(), *_aiter(),
-        _allocator(), _optuna(results, storage), _packages("pandas", "pyarrow"),
+        _allocator(), _optuna(results, storage), _cache(), _packages("pandas", "pyarrow"),
         _packages("matplotlib", cure="pip install '.[plot]'"), _namesake(), *_tables(),
     ]  # fmt: skip
 
@@ -123,9 +126,12 @@ def _gpus() -> Iterator[Check]:
 def _cross_compiler() -> Check:
     target = GPUTarget("hip", GFX950.arch, 64)
     if "amd" in backends and backends["amd"].compiler.supports_target(target):
-        return Check("gfx950 code", "ok", "this Triton compiles for gfx950 without the device")
+        return Check("gfx950 code", "ok", "Triton compiles for MI350X and MI355X here; no such GPU is needed")
     return Check(
-        "gfx950 code", "missing", "this Triton has no AMD backend", "pip install triton, which has both backends"
+        "gfx950 code",
+        "missing",
+        "this Triton has no AMD backend: nothing can be compiled for MI350X, MI355X",
+        "pip install triton, which has both backends",
     )
 
 
@@ -177,14 +183,35 @@ def _optuna(results: Path, storage: str | None) -> Check:
     if storage is not None and "://" in storage:
         return Check("storage", "ok", f"{version}, {storage.split('://')[0]} database, not contacted")
     where = results if storage is None else Path(storage).parent
-    folder = next(place for place in (where.resolve(), *where.resolve().parents) if place.exists())
+    refused = _refusal(where)
+    if refused is None:
+        return Check("storage", "ok", f"{version}, {where} can be written")
+    return Check("storage", "warning", f"{version}, {where}: {refused}", "name another folder with --results")
+
+
+def _refusal(where: Path) -> str | None:
+    """Why nothing can be written into ``where``, which need not be there yet; None if it can."""
     try:
+        folder = next(place for place in (where.resolve(), *where.resolve().parents) if place.exists())
         with tempfile.TemporaryFile(dir=folder):
-            return Check("storage", "ok", f"{version}, {where} can be written")
+            return None
     except OSError as error:
-        return Check(
-            "storage", "warning", f"{version}, {where}: {error.strerror}", "name another folder with --results"
-        )
+        return error.strerror or str(error)
+
+
+def _cache() -> Check:
+    """The folder of compiled kernels, or what serves in its place."""
+    folder = default_cache()
+    refused = _refusal(folder)
+    if refused is None:
+        return Check("cache", "ok", f"compiled kernels are kept in {folder}, which can be written")
+    try:
+        stand_in = writable_cache(folder)
+    except InputError as error:
+        found, _, cure = str(error).partition("; ")
+        return Check("cache", "warning", found, cure)
+    found = f"{folder} cannot be written ({refused}); compiled kernels are kept in {stand_in} instead"
+    return Check("cache", "warning", found, "set XDG_CACHE_HOME to a folder that can be written")
 
 
 def _packages(*names: str, cure: str = "pip install the project's requirements") -> Check:
@@ -232,8 +259,8 @@ def _table(path: Path, device: DeviceKey) -> Check:
         return Check(name, "warning", f"{rows}: none is reachable on {device}", f"sweep on {device}, then export")
     absences = _absences(table)
     reached = f"{len(table.rows) - len(absences)} reachable" if absences else "all reachable"
-    found = [f"{rows}, {reached}", *_each(reason.partition(": ")[0] for reason in absences)]
-    cures = _each(reason.partition(": ")[2] or "use them on the device" for reason in absences)
+    found = [f"{rows}, {reached}", *_each(reason.partition("; ")[0] for reason in absences)]
+    cures = _each(reason.partition("; ")[2] or "use them on the device" for reason in absences)
     if stale:
         found.append(f"{stale} older than the kernels")
         cures.append("sweep again, then export")

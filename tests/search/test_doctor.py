@@ -195,3 +195,34 @@ def test_a_missing_hip_compiler_names_the_family_that_is_left_out(monkeypatch: p
     missing = check("hip compiler")
     assert missing.status == "missing"
     assert missing.detail.startswith("staged_hip is left out: ")
+
+
+def test_the_cache_is_named_and_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = check("cache")
+    assert (found.status, found.cure) == ("ok", "")
+    assert f"{tmp_path}/cache/mxfp4-tune" in found.detail
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_cache_that_cannot_be_written_names_its_stand_in_and_the_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = check("cache")
+    assert (found.status, found.cure) == ("warning", "set XDG_CACHE_HOME to a folder that can be written")
+    assert "file/mxfp4-tune cannot be written (Not a directory)" in found.detail
+    assert f"kept in {tmp_path}/mxfp4-tune-cache-" in found.detail
+
+
+def test_without_any_place_for_compiled_kernels_the_cure_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("kernels.user_cache._stand_in", lambda: tmp_path / "file" / "none")
+    found = check("cache")
+    assert (found.status, found.cure) == ("warning", "set XDG_CACHE_HOME to a folder that can be written")
+    assert "nor in a temporary folder" in found.detail

@@ -10,6 +10,10 @@ venv=$2
     echo "error: $python is older than Python 3.10; choose another one with PYTHON=..." >&2
     exit 2
 }
+if [ -L "${venv%/}" ]; then # --clear would empty the folder that the link leads to
+    echo "error: $venv is a symbolic link; remove it, or name another folder with VENV=..." >&2
+    exit 2
+fi
 "$python" -m venv --clear "$venv"
 extras=torch,plot,test
 constraints=constraints.txt

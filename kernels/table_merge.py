@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -40,7 +41,9 @@ class MergeReport:
         return sum(change.action == action for change in self.changes)
 
 
-def merge(old: TunedTable, new: TunedTable, *, min_gain: float) -> MergeReport:
+def merge(
+    old: TunedTable, new: TunedTable, *, min_gain: float, untried: Collection[RowKey] = frozenset()
+) -> MergeReport:
     """``old`` with those rows of ``new`` that are better evidenced, or faster beyond doubt.
 
     Args:
@@ -48,6 +51,8 @@ def merge(old: TunedTable, new: TunedTable, *, min_gain: float) -> MergeReport:
         new: Challengers.
         min_gain: Part of the incumbent's time (0.01 = 1 %) that a challenger of equal evidence must save and
             exceed; it must also save more than the wider of the two spreads.
+        untried: Predicted incumbents whose configurations were not judged since the kernels changed: a slower
+            prediction does not replace them.
 
     Raises:
         ValueError: The tables are of different devices, or ``min_gain`` is outside [0, 1).
@@ -61,7 +66,8 @@ def merge(old: TunedTable, new: TunedTable, *, min_gain: float) -> MergeReport:
     incumbents, challengers = ({row.key: row for row in table.rows} for table in (old, new))
     keys = sorted({*incumbents, *challengers})
     for key in sorted(keys, key=lambda key: not key[-1]):  # the deterministic rows first
-        change = _settle(incumbents.get(key), challengers.get(key), rivals.get((*key[:-1], True)), min_gain)
+        rival = rivals.get((*key[:-1], True))
+        change = _settle(incumbents.get(key), challengers.get(key), rival, min_gain, key in untried)
         changes.append(change)
         if change.row.deterministic:
             rivals[key] = change.row
@@ -70,7 +76,9 @@ def merge(old: TunedTable, new: TunedTable, *, min_gain: float) -> MergeReport:
     return MergeReport(table, tuple(changes))
 
 
-def _settle(incumbent: TableRow | None, challenger: TableRow | None, rival: TableRow | None, min_gain: float) -> Change:
+def _settle(
+    incumbent: TableRow | None, challenger: TableRow | None, rival: TableRow | None, min_gain: float, untried: bool
+) -> Change:
     """Decide one key. ``rival`` is the deterministic row that makes a slower non-deterministic one useless."""
     if incumbent is not None and _dead(incumbent, rival):
         change = Change("dropped", incumbent, "a deterministic row is as good")
@@ -85,7 +93,7 @@ def _settle(incumbent: TableRow | None, challenger: TableRow | None, rival: Tabl
     elif change.action == "dropped":
         change = Change("replaced", challenger, "a deterministic row beats the old one", incumbent)
     else:
-        change = _decide(incumbent, challenger, min_gain)
+        change = _decide(incumbent, challenger, min_gain, untried)
     if _dead(change.row, rival):
         return Change("dropped", change.row, "a deterministic row is as good", change.previous)
     return change
@@ -95,13 +103,13 @@ def _dead(row: TableRow, rival: TableRow | None) -> bool:
     return not row.deterministic and rival is not None and rival.rank <= row.rank
 
 
-def _decide(incumbent: TableRow, challenger: TableRow, min_gain: float) -> Change:
+def _decide(incumbent: TableRow, challenger: TableRow, min_gain: float, untried: bool) -> Change:
     if incumbent == challenger:
         return Change("kept", incumbent, "unchanged")
     if incumbent.evidence != challenger.evidence:
         return _better_evidenced(incumbent, challenger)
     if not _comparable(incumbent, challenger):
-        return _later(incumbent, challenger)
+        return _later(incumbent, challenger, untried)
     return _faster(incumbent, challenger, min_gain)
 
 
@@ -116,11 +124,20 @@ def _comparable(a: TableRow, b: TableRow) -> bool:
     return (a.made.kernels, a.made.protocol) == (b.made.kernels, b.made.protocol)
 
 
-def _later(incumbent: TableRow, challenger: TableRow) -> Change:
+def _later(incumbent: TableRow, challenger: TableRow, untried: bool) -> Change:
+    """Decide between rows of one evidence whose times are not of the same kernels, or not by the same protocol."""
     differ = "kernels" if incumbent.made.kernels != challenger.made.kernels else "protocol"
-    if challenger.made.date >= incumbent.made.date:
-        return Change("replaced", challenger, f"the {differ} changed since {incumbent.made.date}", incumbent)
-    return Change("kept", incumbent, f"the new row is of {challenger.made.date}, before the {differ} changed")
+    if challenger.made.date < incumbent.made.date:
+        return Change("kept", incumbent, f"the new row is of {challenger.made.date}, before the {differ} changed")
+    reason = f"the {differ} changed since {incumbent.made.date}"
+    if incumbent.made.protocol != challenger.made.protocol:
+        return Change("replaced", challenger, reason, incumbent)
+    name = "time_us" if incumbent.evidence == "measured" else "predicted_us"
+    reason += f", {name} {incumbent.cost_us:g} -> {challenger.cost_us:g}"
+    if untried and incumbent.evidence == "predicted" and challenger.cost_us > incumbent.cost_us:
+        cure = "its configuration was not tried since; sweep again with more trials"
+        return Change("kept", incumbent, f"{reason} is slower, but {cure}")
+    return Change("replaced", challenger, reason, incumbent)
 
 
 def _faster(incumbent: TableRow, challenger: TableRow, min_gain: float) -> Change:

@@ -14,8 +14,11 @@ import pandas as pd
 from kernels.atomic_file import write_atomically
 from kernels.device import DeviceKey
 from kernels.errors import InputError
+from kernels.families import FAMILIES
 from kernels.problem import GemmShape
+from kernels.source_hash import REARRANGED
 from kernels.spelling import instead_of
+from kernels.table_rows import RowKey, is_stale
 from kernels.table_sources import table_path
 from kernels.tables import Made, MergeReport, TableRow, TunedTable, dump_table, load_table, merge
 from search.regret import Regret, regrets
@@ -109,11 +112,29 @@ def _plan(frame: pd.DataFrame, device: DeviceKey, table: Path, output: Path | No
     rows = table_rows(mine, old)
     shapes = {row.shape for row in rows}
     unresolved = tuple(shape for _, shape in shapes_of(mine) if shape not in shapes)
-    report = merge(old, TunedTable(device, tuple(rows)), min_gain=min_gain)
+    report = merge(old, TunedTable(device, tuple(rows)), min_gain=min_gain, untried=_untried(mine, old))
     lacks = unfinished(mine, {row.made.study for row in rows})
     doubtful = {row.shape: lacks[row.made.study] for row in report.table.rows if row.made.study in lacks}
     costly = tuple(regret for regret in regrets(mine, report.table) if regret.most > min_gain)
     return Export(output or table, report, unresolved, doubtful, costly)
+
+
+def _untried(frame: pd.DataFrame, table: TunedTable) -> set[RowKey]:
+    """Keys of the stale predicted rows of ``table`` that no trial of ``frame``, of its device, judged again."""
+    stale = [row for row in table.rows if row.evidence == "predicted" and is_stale(row)]
+    trials = dict(iter(frame.groupby(["M", "N", "K", "family"]))) if stale else {}
+    none = frame.iloc[:0]
+    return {row.key for row in stale if not _tried(trials.get((row.M, row.N, row.K, row.family), none), row)}
+
+
+def _tried(trials: pd.DataFrame, row: TableRow) -> bool:
+    """Whether one of ``trials``, of the row's shape and family, has its configuration and today's kernels."""
+    family = FAMILIES[row.family]
+    same = trials["source_hash"].replace(dict(REARRANGED)) == family.source_hash
+    defaults = family.config_type().to_dict()  # stand where a trial's version did not record the field
+    for name, value in row.config.to_dict().items():
+        same &= trials[name].fillna(defaults[name]) == value
+    return bool(same.fillna(False).any())
 
 
 def table_rows(frame: pd.DataFrame, incumbents: TunedTable | None = None) -> list[TableRow]:

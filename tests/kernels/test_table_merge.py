@@ -77,10 +77,36 @@ def test_decision_and_reason(old: TableRow, new: TableRow, min_gain: float, acti
 
 def test_times_of_other_kernels_or_protocols_are_not_compared_but_the_later_row_wins() -> None:
     slower_later = replace(row(12.0), made=replace(MADE, source_hash="ffffffffffff", date=date(2026, 12, 1)))
-    assert only_change(row(10.0), slower_later).reason == "the kernels changed since 2026-11-30"
+    change = only_change(row(10.0), slower_later)
+    assert (change.action, change.reason) == ("replaced", "the kernels changed since 2026-11-30, time_us 10 -> 12")
     assert only_change(slower_later, row(10.0)).action == "kept"
     other_protocol = replace(row(12.0), made=replace(MADE, protocol="v2"))
     assert only_change(row(10.0), other_protocol).reason == "the protocol changed since 2026-11-30"
+
+
+def test_a_slower_prediction_of_other_kernels_replaces_only_a_row_whose_configuration_was_tried() -> None:
+    old = row(8.67, "predicted")
+    slower, faster, unlike = (
+        replace(row(us, "predicted"), made=replace(MADE, source_hash="ffffffffffff", protocol=protocol))
+        for us, protocol in ((10.65, "v1"), (8.0, "v1"), (10.65, "v2"))
+    )
+    words = "the kernels changed since 2026-11-30"
+
+    def change(incumbent: TableRow, new: TableRow, *untried: TableRow) -> tuple[str, str]:
+        keys = {one.key for one in untried}
+        (found,) = merge(table(incumbent), table(new), min_gain=0.0, untried=keys).changes
+        return found.action, found.reason
+
+    assert change(old, slower) == ("replaced", f"{words}, predicted_us 8.67 -> 10.65")
+    assert change(old, slower, old) == (
+        "kept", f"{words}, predicted_us 8.67 -> 10.65 is slower, but its configuration was not tried since; "
+        "sweep again with more trials",
+    )  # fmt: skip
+    assert change(old, faster, old) == ("replaced", f"{words}, predicted_us 8.67 -> 8")
+    assert change(old, unlike, old) == ("replaced", words)  # times of two models are not compared
+    assert change(old, row(20.0), old)[0] == "replaced"  # a measurement is better evidence
+    measured = replace(row(12.0), made=replace(MADE, source_hash="ffffffffffff"))
+    assert change(row(10.0), measured, row(10.0))[0] == "replaced"
 
 
 def test_nondeterministic_row_stays_only_while_it_is_faster() -> None:

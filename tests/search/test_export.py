@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.tables import TunedTable, load_table, write_table
+from search.evaluate import Value
 from search.export import default_path, export, table_rows
 
 
@@ -92,6 +94,30 @@ def test_a_replay_never_becomes_a_row(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == f"skipped  replays of 16x2112x7168: they {cure}\n"
     export(results(predicted(9.0)), table=table, output=None, min_gain=0.0)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("again", "action"),
+    [
+        ([], "kept"),
+        ([predicted(9.0, num_warps=8, source_hash="older")], "kept"),  # what the old kernels did says nothing
+        ([predicted(9.0, num_warps=8, M=64)], "kept"),
+        ([predicted(9.0, num_warps=8)], "replaced"),
+        ([failed("resource_limit", num_warps=8)], "replaced"),
+        ([measured(20.0)], "replaced"),
+    ],
+)
+def test_a_row_of_older_kernels_goes_only_when_its_configuration_was_tried_with_the_present_ones(
+    tmp_path: Path, again: list[dict[str, Value]], action: str
+) -> None:
+    table = tmp_path / "table.yaml"
+    old = only(table_rows(results(predicted(5.0, num_warps=8))))
+    write_table(table, TunedTable(GFX950, (replace(old, made=replace(old.made, source_hash="older")),)))
+    done = only(export(results(predicted(12.0), *again), table=table, output=None, min_gain=0.0))
+    change = done.report.changes[0]
+    assert (change.row.M, change.action) == (16, action)
+    assert load_table(table).rows[0].cost_us == (5.0 if action == "kept" else change.row.cost_us)
+    assert ("sweep again with more trials" in change.reason) == (action == "kept")
 
 
 def test_output_leaves_the_incumbent_table_alone(tmp_path: Path) -> None:

@@ -13,9 +13,11 @@ from typer.core import TyperGroup
 
 from kernels.errors import InputError
 from kernels.problem import GemmShape
+from kernels.spelling import counted
 from search.user_errors import one_line_errors
 
 EXIT_UNRESOLVED = 1  # some shapes have no winner
+NAMED = 5  # shapes of a list that can be long
 RESULTS = Path("results")
 
 
@@ -90,6 +92,8 @@ def sweep(
     summaries = print_closing(frame[frame["study"].isin(list(done.studies.values()))], console)
     if done.interrupted:
         console.print("interrupted; everything found is kept, the same command resumes")
+    if done.left:
+        console.print(_left_line(len(request.shapes), len(done.left)), soft_wrap=True)
     resolved = {summary.shape for summary in summaries if summary.winner is not None}
     _report_unresolved([shape for shape in request.shapes if shape not in resolved])
 
@@ -257,8 +261,15 @@ def _draw(frame: Any, folder: Path) -> list[Path]:
     return plot(frame, folder)
 
 
+def _left_line(shapes: int, left: int) -> str:
+    searched = f"{shapes - left} of {counted(shapes, 'shape')} searched"
+    return f"time budget spent: {searched}, {left} left; the same command goes on"
+
+
 def _report_unresolved(shapes: list[GemmShape]) -> None:
     """Name the shapes without a winner, and exit with their code if there are any."""
     if shapes:
-        typer.echo(f"no winner for {', '.join(map(str, shapes))}", err=True)
+        named = ", ".join(map(str, shapes[:NAMED]))
+        more = f" and {len(shapes) - NAMED} more" if len(shapes) > NAMED else ""
+        typer.echo(f"no winner for {named}{more}", err=True)
         raise typer.Exit(EXIT_UNRESOLVED)

@@ -83,9 +83,10 @@ class TerminalReporter:
         seconds = time.monotonic() - self._start_s
         idle = "nothing left to do" if progress.done >= progress.total else "none new"
         did = f"{ran} new in {seconds:.0f} s" if ran else idle
+        outcomes = _outcomes(progress)
         self.console.print(
             f"[{self._studies_done}/{self._shapes}] {progress.shape}: {_best(progress)}, "
-            f"{counted(progress.done, 'trial')} ({did}): {_outcomes(progress)}",
+            f"{counted(progress.done, 'trial')} ({did})" + (f": {outcomes}" if outcomes else ""),
             highlight=False,
             markup=False,
             soft_wrap=True,

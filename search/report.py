@@ -113,7 +113,8 @@ def _percent(part: float | None) -> str:
 def print_closing(frame: pd.DataFrame, console: Console) -> list[Summary]:
     """Print the closing table, the cliffs beside its winners, which searches were cut short; its summaries."""
     summaries = summarize(frame)
-    print_table(closing_table(summaries), console)
+    if summaries:
+        print_table(closing_table(summaries), console)
     print_finals(frame, console)
     for cliff in cliffs(frame, [summary.winner for summary in summaries if summary.winner is not None]):
         console.print(cliff.line(), soft_wrap=True)

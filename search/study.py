@@ -62,6 +62,25 @@ class _Running:
 
 
 @dataclass
+class _Clock:
+    """When a search ends, on the clock of ``time.monotonic``: with its share of the time, which begins late."""
+
+    end_s: float
+    shares: int
+    first: int  # trials before the share begins
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self.end_s - time.monotonic())
+
+    def ended(self, trials: int) -> None:
+        """So many trials of this run have ended."""
+        if trials == self.first:
+            now_s = time.monotonic()
+            self.end_s = now_s + (self.end_s - now_s) / self.shares
+
+
+@dataclass
 class StudyRun:
     """Runs the trials of one study.
 
@@ -86,8 +105,15 @@ class StudyRun:
     _best: tuple[float, str] | None = None
 
     def run(
-        self, *, sampler: str, seed: int, trials: int, seeds: Sequence[Point] = (), deadline_s: float | None = None
-    ) -> None:
+        self,
+        *,
+        sampler: str,
+        seed: int,
+        trials: int,
+        seeds: Sequence[Point] = (),
+        deadline_s: float | None = None,
+        shares: int = 1,
+    ) -> Progress:
         """Run until the study holds ``trials`` trials, no point is left, or the deadline has passed.
 
         Args:
@@ -96,6 +122,11 @@ class StudyRun:
             trials: Trials wanted, those of earlier runs included.
             seeds: Points to try first, in order; illegal and tried ones are skipped.
             deadline_s: End, on the clock of ``time.monotonic``.
+            shares: The search takes one of so many equal parts of the time until then. Its part begins when as many
+                trials have ended as are judged at a time: a small one would end before the first.
+
+        Returns:
+            State at the end.
         """
         kept = self.kept.get_trials(deepcopy=False)
         earlier = [t for t in kept if RECORD in t.user_attrs and FINAL not in t.user_attrs]
@@ -104,7 +135,9 @@ class StudyRun:
         total = min(trials, len(earlier) + self.points.untried)
         self.notify(self._progress(len(earlier), total))
         if total > len(earlier):
-            self._search(earlier, sampler, seed, total, deque(seeds), deadline_s)
+            end_s = math.inf if deadline_s is None else deadline_s
+            self._search(earlier, sampler, seed, total, deque(seeds), _Clock(end_s, shares, self.evaluator.capacity))
+        return self._progress(sum(self._outcomes.values()), total)
 
     def _search(
         self,
@@ -113,7 +146,7 @@ class StudyRun:
         seed: int,
         total: int,
         seeds: deque[Point],
-        deadline_s: float | None,
+        clock: _Clock,
     ) -> None:
         spaces = distributions(self.points)
         chosen = make_sampler(sampler, self.points, spaces, seed=seed + len(earlier), budget=total - len(earlier))
@@ -121,14 +154,14 @@ class StudyRun:
         live.add_trials(earlier)
         running: dict[Future[Evaluation], _Running] = {}
         done = len(earlier)
-        while done < total and not _passed(deadline_s) and not self.stop.is_set():
+        while done < total and clock.left_s > 0 and not self.stop.is_set():
             while len(running) < self.evaluator.capacity and done + len(running) < total:
                 future, started = self._start(live, spaces, seeds)
                 running[future] = started
-            left_s = math.inf if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-            for future in wait(running, min(left_s, LOOK_S), FIRST_COMPLETED).done:
+            for future in wait(running, min(clock.left_s, LOOK_S), FIRST_COMPLETED).done:
                 self._finish(live, running.pop(future), future.result(), total)
                 done += 1
+                clock.ended(done - len(earlier))
                 self.notify(self._progress(done, total))
         for future in running:
             future.cancel()
@@ -189,7 +222,3 @@ def point_of(record: Mapping[str, Any]) -> Point | None:
 def unique(points: Iterable[Point]) -> list[Point]:
     """The points without repetitions, in order."""
     return list(dict.fromkeys(points))
-
-
-def _passed(deadline_s: float | None) -> bool:
-    return deadline_s is not None and time.monotonic() >= deadline_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 import optuna
+import pandas as pd
 import torch
 import triton
 from optuna.exceptions import StorageInternalError
@@ -114,13 +115,15 @@ class SweepResult:
 
     Args:
         device: What the trials are valid for.
-        studies: Study of each shape that was begun.
+        studies: Study of each shape that was begun, in this sweep or an earlier one.
         interrupted: Whether the user stopped it.
+        left: Shapes without a trial for which the time budget was too short.
     """
 
     device: DeviceKey
     studies: Mapping[GemmShape, str]
     interrupted: bool = False
+    left: Sequence[GemmShape] = ()
 
 
 def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
@@ -147,7 +150,7 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
                 reporter.note(line)
             sweep.run()
         except KeyboardInterrupt:
-            return SweepResult(device, sweep.studies, interrupted=True)
+            return SweepResult(device, sweep.studies, interrupted=True, left=sweep.left)
         except (SQLAlchemyError, StorageInternalError, OSError) as error:
             cause = str(error.__cause__ or error).splitlines()[0]
             place = f"{location} or {default_cache()}" if isinstance(error, OSError) else str(location)
@@ -157,7 +160,7 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
             ) from error
         finally:
             evaluator.close()
-    return SweepResult(device, sweep.studies, interrupted=stop.is_set())
+    return SweepResult(device, sweep.studies, interrupted=stop.is_set(), left=sweep.left)
 
 
 def sweep_points(legal: Mapping[str, LegalPoints], device: DeviceKey, seed: int) -> Points:
@@ -179,6 +182,8 @@ class _Sweep:
     stop: threading.Event = field(default_factory=threading.Event)
     studies: dict[GemmShape, str] = field(default_factory=dict)
     winners: dict[GemmShape, Point] = field(default_factory=dict)
+    held: dict[GemmShape, int] = field(default_factory=dict)  # trials of earlier runs
+    left: list[GemmShape] = field(default_factory=list)
     reporting: threading.Lock = field(default_factory=threading.Lock)
 
     def leave_out(self) -> list[str]:
@@ -195,17 +200,21 @@ class _Sweep:
 
     def run(self) -> None:
         request = self.request
-        self.winners = winners_of(load(request.storage or request.results), self.device)
+        results = load(request.storage or request.results)
+        self.winners = winners_of(results, self.device)
+        order = self.order(results)
         budget_s = math.inf if request.time_budget_s is None else request.time_budget_s
-        end_s = None if request.time_budget_s is None else time.monotonic() + budget_s
+        end_s = time.monotonic() + budget_s
         self.evaluator.start(min(budget_s, START_TIMEOUT_S))
         lanes = self.evaluator.lanes if isinstance(self.evaluator, DeviceEvaluator) else 1
+        todo = sum(self.held[shape] < request.trials for shape in order)
+        shares = [max(1, math.ceil((todo - i) / lanes)) for i in range(len(order))]
         if lanes == 1:
-            for index in range(len(request.shapes)):
-                self.search_within(index, end_s, 1)
+            for shape, parts in zip(order, shares, strict=True):
+                self.search_within(shape, end_s, parts)
             return
         with ThreadPoolExecutor(lanes) as pool:
-            studies = [pool.submit(self.search_within, i, end_s, lanes) for i in range(len(request.shapes))]
+            studies = [pool.submit(self.search_within, s, end_s, n) for s, n in zip(order, shares, strict=True)]
             try:
                 for study in studies:
                     study.result()
@@ -213,47 +222,58 @@ class _Sweep:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self.evaluator.close()  # cancels what the threads wait for
 
-    def search_within(self, index: int, end_s: float | None, lanes: int) -> None:
-        """Search one shape; of the time that is left it takes an equal share."""
+    def order(self, results: pd.DataFrame) -> list[GemmShape]:
+        """Shapes in the order of their search.
+
+        Under a time budget those with the fewest trials come first, so that the same command goes on where the time
+        ended; finished ones, which need none, are the last.
+        """
+        request = self.request
+        names = optuna.get_all_study_names(self.storage)
+        known = {} if request.fresh else {shape: self.newest(shape, names) for shape in request.shapes}
+        self.studies |= {shape: name for shape, name in known.items() if name is not None}
+        trials = results[results["selected"].isna()]["study"].value_counts()  # rows of the finals repeat a trial
+        self.held = {shape: int(trials.get(self.studies.get(shape, ""), 0)) for shape in request.shapes}
+        if request.time_budget_s is None:
+            return list(request.shapes)
+        return sorted(request.shapes, key=lambda shape: self.held[shape])
+
+    def search_within(self, shape: GemmShape, end_s: float, shares: int) -> None:
+        """Search one shape; of the time that is left it takes one of ``shares`` equal parts."""
         if self.stop.is_set():
             return
-        shapes = self.request.shapes
-        deadline_s = None
-        if end_s is not None:
-            left_s = end_s - time.monotonic()
-            if left_s <= 0:
-                with self.reporting:
-                    self.reporter.note(f"the time budget is spent; {shapes[index]} is left")
-                return
-            deadline_s = time.monotonic() + left_s / math.ceil((len(shapes) - index) / lanes)
-        self.search(shapes[index], deadline_s)
-        if isinstance(self.evaluator, DeviceEvaluator):
-            self.evaluator.study_ended(shapes[index])
+        if time.monotonic() < end_s:
+            self.search(shape, end_s, shares)
+            if isinstance(self.evaluator, DeviceEvaluator):
+                self.evaluator.study_ended(shape)
+        elif not self.held[shape]:
+            self.left.append(shape)
 
-    def search(self, shape: GemmShape, deadline_s: float | None) -> None:
+    def search(self, shape: GemmShape, end_s: float, shares: int) -> None:
         request = self.request
         kept = self.open_study(shape)
         points = sweep_points(self.legal(shape), self.device, request.seed)
-        last: list[Progress] = []
 
         def notify(progress: Progress) -> None:
-            last[:] = [progress]
             with self.reporting:
                 self.reporter.progress(progress)
 
         record = partial(_record, study=kept.study_name, device=self.device)
         run = StudyRun(kept, shape, self.evaluator, points, record, notify, self.stop)
-        run.run(
+        ended = run.run(
             sampler=request.sampler, seed=request.seed, trials=request.trials,
-            seeds=self.seeds(shape, points), deadline_s=deadline_s,
+            seeds=self.seeds(shape, points), deadline_s=end_s, shares=shares,
         )  # fmt: skip
+        if not ended.done and not self.stop.is_set():
+            self.left.append(shape)
+            return
         if not self.stop.is_set():
             self.decide(kept, shape)
         best = best_point(trial.user_attrs.get("record") for trial in kept.get_trials(deepcopy=False))
         if best is not None:
             self.winners[shape] = best
         with self.reporting:
-            self.reporter.study_done(last[0])
+            self.reporter.study_done(ended)
 
     def decide(self, kept: optuna.Study, shape: GemmShape) -> None:
         """Hold the finals of a measured study."""
@@ -268,17 +288,25 @@ class _Sweep:
                 self.reporter.note(f"{shape}: no finals ({error}); the search's own times stand")
 
     def open_study(self, shape: GemmShape) -> optuna.Study:
-        """The study of this key; the name holds everything that makes two trials comparable."""
-        base = "/".join(
-            (str(self.device), str(shape), self.evaluator.protocol, f"triton-{triton.__version__}", source_hash())
-        )
-        names = set(optuna.get_all_study_names(self.storage))
+        """The study of this shape: the newest, or a new one."""
+        name = self.newest(shape, optuna.get_all_study_names(self.storage))
+        if name is None:
+            name = self.base(shape)
+        elif self.request.fresh:
+            name = f"{self.base(shape)}#{int(name.partition('#')[2] or 1) + 1}"
+        self.studies[shape] = name
+        return optuna.create_study(storage=self.storage, study_name=name, load_if_exists=True)
+
+    def newest(self, shape: GemmShape, names: Collection[str]) -> str | None:
+        """Which of ``names`` is the shape's newest study; None if none is."""
+        base = self.base(shape)
         rounds = [name for name in names if name == base or name.startswith(f"{base}#")]
-        newest = max(rounds, key=lambda name: int(name.partition("#")[2] or 1), default=None)
-        if newest is not None and self.request.fresh:
-            newest = f"{base}#{int(newest.partition('#')[2] or 1) + 1}"
-        self.studies[shape] = newest or base
-        return optuna.create_study(storage=self.storage, study_name=newest or base, load_if_exists=True)
+        return max(rounds, key=lambda name: int(name.partition("#")[2] or 1), default=None)
+
+    def base(self, shape: GemmShape) -> str:
+        """Name of the shape's first study; it holds everything that makes two trials comparable."""
+        versions = (f"triton-{triton.__version__}", source_hash())
+        return "/".join((str(self.device), str(shape), self.evaluator.protocol, *versions))
 
     def legal(self, shape: GemmShape) -> Mapping[str, LegalPoints]:
         """Legal points of every family that has some; of a recorded sweep, what was recorded.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,11 @@ def test_a_bug_in_the_evaluator_stops_the_run_and_keeps_what_was_done(tmp_path: 
 
 def test_a_passed_deadline_ends_the_search(tmp_path: Path) -> None:
     assert search(tmp_path, trials=10, deadline_s=0.0).asked == []
+
+
+def test_a_small_share_of_the_time_is_a_trial_for_each_worker_at_least(tmp_path: Path) -> None:
+    asked = search(tmp_path, trials=60, deadline_s=time.monotonic() + 600, shares=10**9).asked
+    assert len(open_study(tmp_path).trials) == len(asked) == 2
 
 
 def test_progress_counts_earlier_trials_and_names_the_best(tmp_path: Path) -> None:

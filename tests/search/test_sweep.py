@@ -159,6 +159,31 @@ def test_few_trials_go_to_what_serves_then_near_winners_then_the_best_guess_for_
     assert min(first, key=lambda point: judge(Candidate(SHAPE, *point)).objective_us or math.inf) in second[:3]
 
 
+def test_a_short_time_searches_a_few_shapes_and_the_same_sweep_goes_on_with_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+
+    def slow(candidate: Candidate) -> Evaluation:
+        clock[0] += 1.0
+        return judge(candidate)
+
+    evaluator = FakeEvaluator(slow, capacity=2)
+    monkeypatch.setattr("search.sweep.make_evaluator", lambda *_, **__: evaluator)
+    shapes = tuple(GemmShape(M, 2112, 7168) for M in (1, 2, 4, 8, 16, 32))
+    asked = SweepRequest(shapes, "gfx950", families=("fused",), trials=50, time_budget_s=5.0, results=tmp_path)
+    reporter = Quiet()
+    first = run_sweep(asked, reporter)
+    assert [progress.shape for progress in reporter.done] == [*shapes[:2]]
+    assert all(progress.done >= 2 for progress in reporter.done)
+    assert first.left == [*shapes[2:]]
+    second = run_sweep(asked, reporter)
+    assert [progress.shape for progress in reporter.done[2:]] == [*shapes[2:4]]
+    assert second.left == [*shapes[4:]]
+    assert set(second.studies) >= set(shapes[:4])  # what the first sweep found is shown as well
+
+
 class ThreadPool:
     """A worker pool whose work is done in a thread of this process."""
 

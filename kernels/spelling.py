@@ -9,8 +9,14 @@ SUGGESTIONS = 3  # at most
 MOST_LISTED = 24  # names; nobody reads more of them in one line
 
 
-def instead_of(name: str, known: Iterable[str]) -> str:
-    """The cure for the unknown ``name``: the nearest known names, whatever their case, then all if they are few."""
+def instead_of(name: str, known: Iterable[str], listed: str = "") -> str:
+    """The cure for the unknown ``name``: the nearest known names, whatever their case, then all if they are few.
+
+    Args:
+        name: What the user wrote.
+        known: What could have been meant.
+        listed: Where all known names can be read if they are many, for example "`x help` lists them".
+    """
     names = list(dict.fromkeys(known))
     lower: dict[str, str] = {}
     for one in names:
@@ -19,8 +25,8 @@ def instead_of(name: str, known: Iterable[str]) -> str:
     near = [same] if same else _nearest(name, lower)
     meant = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
     if len(names) > MOST_LISTED:
-        closest = ", ".join(map(repr, _nearest(name, lower, cutoff=0.0)))
-        return meant or f"the nearest of {len(names)} known names are {closest}"
+        unlike = f"none of the {len(names)} known names is like it"
+        return meant or (f"{unlike}; {listed}" if listed else unlike)
     return f"{meant} use one of {', '.join(one or repr(one) for one in names)}".lstrip()
 
 
@@ -29,6 +35,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _nearest(name: str, lower: Mapping[str, str], cutoff: float = 0.6) -> list[str]:
-    """Values of ``lower`` whose keys, in lower case, resemble ``name``; the cutoff is that of :mod:`difflib`."""
-    return [lower[match] for match in get_close_matches(name.lower(), lower, n=SUGGESTIONS, cutoff=cutoff)]
+def _nearest(name: str, lower: Mapping[str, str]) -> list[str]:
+    """Values of ``lower`` whose keys, in lower case, resemble ``name`` as :mod:`difflib` sees it."""
+    return [lower[match] for match in get_close_matches(name.lower(), lower, n=SUGGESTIONS)]

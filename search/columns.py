@@ -11,6 +11,8 @@ import pandas as pd
 from kernels.families import FAMILIES
 from search.evaluate import Value
 
+HELP = "help"  # in place of the name of a column: lists them all
+ALL_LISTED = f"`inspect --columns {HELP}` lists them"
 INTEGER, NUMBER, TEXT, FLAG = "Int64", "Float64", "string", "boolean"  # pandas' nullable dtypes
 
 

@@ -18,6 +18,7 @@ import pandas as pd
 
 from kernels.errors import InputError
 from kernels.spelling import instead_of
+from search.columns import ALL_LISTED
 
 MAX_CHARACTERS = 2000
 METHODS: tuple[str, ...] = ("isna", "notna", "isin", "between", "abs")  # of a column
@@ -93,7 +94,7 @@ class _Checker:
 
     def name(self, node: ast.Name) -> None:
         if node.id not in self.columns:
-            self.fail(f"unknown column {node.id!r}", instead_of(node.id, self.columns))
+            self.fail(f"unknown column {node.id!r}", instead_of(node.id, self.columns, ALL_LISTED))
 
     def constant(self, node: ast.Constant) -> None:
         if not isinstance(node.value, (int, float, str)):

@@ -10,6 +10,7 @@ import pandas as pd
 
 from kernels.errors import InputError
 from kernels.spelling import instead_of
+from search.columns import ALL_LISTED, HELP
 from search.query import matching_rows
 from search.report import CONFIGURATION, with_configuration
 from search.winners import winners
@@ -66,9 +67,12 @@ def _mentions_configuration(view: View) -> bool:
 
 
 def _require(frame: pd.DataFrame, names: Collection[str]) -> None:
+    known = list(dict.fromkeys([*map(str, frame), CONFIGURATION]))
     for name in names:
+        if name not in frame.columns and name == HELP:
+            raise InputError(f"the columns are {', '.join(known)}")
         if name not in frame.columns:
-            raise InputError(f"unknown column {name!r}; {instead_of(name, dict.fromkeys([*frame, CONFIGURATION]))}")
+            raise InputError(f"unknown column {name!r}; {instead_of(name, known, ALL_LISTED)}")
 
 
 def to_json(frame: pd.DataFrame) -> str:

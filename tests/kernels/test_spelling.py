@@ -32,8 +32,13 @@ def test_of_many_names_only_the_nearest_are_said() -> None:
     many = [f"column_{i}" for i in range(90)] + ["vgprs", "sgprs"]
     assert instead_of("VGPRS", many) == "did you mean 'vgprs'?"
     assert instead_of("gprs", many) in ("did you mean 'vgprs' or 'sgprs'?", "did you mean 'sgprs' or 'vgprs'?")
-    unlike = instead_of("zz", many)
-    assert unlike.startswith("the nearest of 92 known names are '") and unlike.count(", ") == 2
+
+
+def test_of_many_names_none_is_guessed_where_none_is_like_it() -> None:
+    many = [f"column_{i}" for i in range(90)] + ["vgprs", "sgprs"]
+    assert instead_of("zz", many) == "none of the 92 known names is like it"
+    assert instead_of("zz", many, "the manual lists them").endswith(" is like it; the manual lists them")
+    assert instead_of("VGPRS", many, "the manual lists them") == "did you mean 'vgprs'?"
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows")])

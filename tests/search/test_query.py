@@ -49,7 +49,7 @@ def test_rows_for_which_the_expression_is_true_are_kept(expression: str, trials:
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
-        ("moon < 3", "unknown column 'moon'; the nearest of "),
+        ("moon < 3", "unknown column 'moon'; none of the "),
         ("predicted < 3", "unknown column 'predicted'; did you mean 'predicted_us'"),
         ("M ==", "invalid syntax; write a comparison"),
         ("(M", "write a comparison"),

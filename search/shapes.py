@@ -104,8 +104,8 @@ def parse_ladder(text: str, where: str) -> tuple[int, ...]:
         first, last = int(match[1]), int(match[2] or match[1])
         ladder = [first << doublings for doublings in range(31) if first << doublings <= last]
         if not ladder or ladder[-1] != last or first < 1:
-            cure = "write first..last with last = first doubled some times: 4..64; M is at least 1"
-            raise InputError(f"{where}: M = {rung.strip()!r} reaches no {last} by doubling; {cure}")
+            cure = "write one that doubles from its first number (1 or more) to its last: 4..64 is 4, 8, 16, 32, 64"
+            raise InputError(f"{where}: M = {rung.strip()!r} is no ladder; {cure}")
         values += ladder
     return tuple(dict.fromkeys(values))
 
@@ -118,10 +118,11 @@ def _shape(M: int, N: int, K: int, where: str) -> GemmShape:
         raise InputError(f"{where}: {error}; {cure}") from error
 
 
-def _written_shapes(text: str, where: str) -> tuple[GemmShape, ...]:
+def _written_shapes(text: str, where: str, place: str = "") -> tuple[GemmShape, ...]:
+    """Shapes of ``text``; ``place`` begins the message about another form, which quotes it, ``where`` all others."""
     parts = [part.strip() for part in text.lower().split("x")]
     if len(parts) != 3 or not all(re.fullmatch(r"\d{1,9}", part) for part in parts[1:]):
-        raise InputError(f"{where}: is no shape; {_FORM}")
+        raise InputError(f"{place}{text!r} is no shape; {_FORM}")
     if parts[0].isdecimal():  # a plain M = 0 is reported as such, not as a ladder
         return (_shape(int(parts[0]), int(parts[1]), int(parts[2]), where),)
     return tuple(_shape(M, int(parts[1]), int(parts[2]), where) for M in parse_ladder(parts[0], where))
@@ -154,7 +155,7 @@ def _list_entries(path: Path) -> Iterator[ShapeEntry]:
     for number, line in enumerate(_lines(path), 1):
         text = line.partition("#")[0].strip()
         if text:
-            yield from map(ShapeEntry, _written_shapes(text, f"{path}:{number}"))
+            yield from map(ShapeEntry, _written_shapes(text, f"{path}:{number}", f"{path}:{number}: "))
 
 
 def _csv_entries(path: Path) -> Iterator[ShapeEntry]:

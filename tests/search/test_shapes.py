@@ -73,9 +73,9 @@ def test_written_shapes_come_back(shapes: list[GemmShape]) -> None:
         ("16x100x7168", "N = 100 must be a positive multiple of 64"),
         ("16x2112x50", "K = 50 must be a positive multiple of 64"),
         ("0x2112x7168", "M = 0 must be at least 1"),
-        ("0..8x2112x7168", "M = '0..8' reaches no 8 by doubling"),
-        ("4..60x2112x7168", "M = '4..60' reaches no 60 by doubling; write first..last"),
-        ("64..4x2112x7168", "M = '64..4' reaches no 4 by doubling"),
+        ("0..8x2112x7168", "M = '0..8' is no ladder; write one that doubles"),
+        ("4..60x2112x7168", "M = '4..60' is no ladder; write one that doubles"),
+        ("64..4x2112x7168", "M = '64..4' is no ladder; write one that doubles"),
         ("1,,2x2112x7168", "M = '' is no number or ladder; write MxNxK"),
         ("-1x2112x7168", "M = '-1' is no number or ladder"),
         ("ax2112x7168", "M = 'a' is no number or ladder"),
@@ -89,7 +89,7 @@ def test_a_wrong_argument_is_quoted_with_the_cure(arg: str, problem: str) -> Non
     with pytest.raises(InputError) as caught:
         parse_shapes(["1x64x64", arg])
     message = str(caught.value)
-    assert message.startswith(f"shape {arg!r}: ")
+    assert message.startswith(f"{arg!r} is no shape; " if problem.startswith("is no shape") else f"shape {arg!r}: ")
     assert problem in message
     assert ";" in message
 
@@ -131,7 +131,7 @@ def test_a_set_without_a_name_is_called_after_its_file(tmp_path: Path) -> None:
         ("role: test", "role: tset", 6, "'tset' is unknown; did you mean 'test'? use one of benchmark, test"),
         ("source: by hand", "sources: by hand", 2, "sources: unknown key; did you mean 'source'? use one of name"),
         ("shapes:\n  - {", "shapes:\n    {", 6, "not YAML"),
-        ("M: 1..4", "M: 1..3", 3, "M: M = '1..3' reaches no 3 by doubling"),
+        ("M: 1..4", "M: 1..3", 3, "M: M = '1..3' is no ladder; write one that doubles"),
         ("M: 1..4", "M: []", 3, "M: is an empty list; write a ladder"),
         ("M: 1..4\n", "", 7, "layers 1: has no M; write `M: 1..8192` in the layer"),
         ('source: "2 * 64"', "why: no", 8, "layers 1 why: unknown key; use one of name, N, K, source, M"),
@@ -185,7 +185,7 @@ def test_csv_files_of_aiter_are_read(tmp_path: Path, text: str) -> None:
         ("a.csv", "m,n,k\n16,64,64\n", ":1: the header 'm,n,k' lacks M, N or K; begin the file with M,N,K"),
         ("a.csv", "M,N,K\n", ": holds no shapes; add one"),
         ("a.csv", "", ": holds no shapes; add one"),
-        ("a.txt", "1x64x64\n16x2112\n", ":2: is no shape; write MxNxK"),
+        ("a.txt", "1x64x64\n16x2112\n", ":2: '16x2112' is no shape; write MxNxK"),
         ("a.txt", "0x64x64\n", ":1: M = 0 must be at least 1; correct"),
         ("a.txt", "# nothing\n", ": holds no shapes; add one, for example 16x2112x7168"),
         ("a.yaml", "", ": holds nothing; name a shapes file"),

@@ -16,6 +16,7 @@ from kernels.problem import GemmShape
 from search.columns import CHECKED, COMPILED, ORIGIN, TIMES
 from search.evaluate import Candidate, Evaluation, Evidence, Outcome, Value
 from search.results import load
+from search.studies_file import STUDIES_FILE
 from search.winners import config_of
 
 PREFIX = "replay:"
@@ -71,6 +72,10 @@ class ReplayEvaluator:
     """
 
     def __init__(self, path: Path) -> None:
+        file = path / STUDIES_FILE if path.is_dir() else path
+        if not file.exists():
+            cure = "name a results file, for example one of results/recorded, or the folder of a sweep's results"
+            raise InputError(f"--target {PREFIX}{path}: {file}: no such file; {cure}")
         frame = load(path)
         devices = sorted({(str(arch), int(cus)) for arch, cus in zip(frame["arch"], frame["cu_count"], strict=True)})
         if len(devices) != 1:

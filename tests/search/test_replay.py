@@ -79,8 +79,13 @@ def test_results_of_two_devices_and_missing_files_are_refused(tmp_path: Path) ->
     both.write_text(one.read_text() + two.read_text().partition("\n")[2])
     with pytest.raises(InputError, match="2 devices"):
         ReplayEvaluator(both)
-    with pytest.raises(InputError, match="no such file"):
-        ReplayEvaluator(tmp_path / "none.parquet")
+
+
+@pytest.mark.parametrize("name", ["none.parquet", "none", "."])
+def test_a_missing_replay_is_named_as_it_was_asked_for(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=r"^--target replay:.*: no such file; name a results file") as caught:
+        ReplayEvaluator(tmp_path / name)
+    assert "--results" not in str(caught.value)
 
 
 def test_a_replay_target_is_told_by_its_prefix() -> None:

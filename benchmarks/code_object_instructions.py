@@ -89,8 +89,8 @@ def step_counts(
 def row(code_object: CodeObject, short: int, long: int) -> tuple[str, ...]:
     """Cells of one kernel: a step's counts, the clocks of the matrix core, and all instructions outside of the loop."""
     step, outside = step_counts(COLUMNS, executed(code_object), short, long)
-    return (str(code_object), *(f"{value:g}" for value in step.values()), f"{step['mfma'] * MATRIX_CLKS:g}",
-            f"{outside:g}")  # fmt: skip
+    counts = (*step.values(), step["mfma"] * MATRIX_CLKS, outside)
+    return (str(code_object), *(f"{value:.2f}".removesuffix(".00") for value in counts))
 
 
 def checked_depths(short: int, long: int) -> tuple[int, int]:

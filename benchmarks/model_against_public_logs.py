@@ -42,6 +42,10 @@ from search.sweep import SPACES
 from search.text_table import TextTable, output_console, print_table
 from search.user_errors import one_line_errors
 
+NOTE = (
+    f"us in GPU MODE's harness (a launch costs {GPUMODE.launch_us:g} us, caches are cold): a sweep's times differ; "
+    "* is the family predicted to be fastest; - has no candidate that is right"
+)
 MACHINE = Machine(cu_count=GFX950.cu_count, harness=GPUMODE)
 # us, fastest time in public logs of submissions to GPU MODE's amd-mxfp4-mm on an MI355X.
 FASTEST_LOG_US = {
@@ -106,6 +110,7 @@ def main(
     found = tuple(rows(spaces, each, ArtifactCache(default_cache())))
     columns = (*spaces, "public log", "ratio")
     print_table(TextTable(("shape", *columns), found, right=frozenset(columns)), console)
+    console.print(NOTE, soft_wrap=True)
     console.print(f"{each} candidates of a family, {time.perf_counter() - start_s:.0f} s")
 
 

@@ -81,7 +81,7 @@ def draw(plt: Any, families: pd.Series[str], times_us: pd.Series[float], label: 
         search.scatter(numbers[mine], times_us[mine], s=10, label=name)
     edge = 0.5 + 0.02 * len(times_us)
     search.step(numbers, times_us.cummin(), where="post", color="black", linewidth=1, label="best so far")
-    search.set(xlabel="ok trial", ylabel=label, xlim=(1 - edge, len(times_us) + edge))
+    search.set(xlabel="successful trials in order", ylabel=label, xlim=(1 - edge, len(times_us) + edge))
     search.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     compare.boxplot([times_us[families == name].to_numpy() for name in names])
     compare.set_xticks(range(1, len(names) + 1), names, rotation=20, ha="right", fontsize="small")

@@ -17,6 +17,7 @@ from kernels.spelling import counted
 from search.user_errors import one_line_errors
 
 EXIT_UNRESOLVED = 1  # some shapes have no winner
+EXIT_INTERRUPTED = 130  # by Ctrl-C, as shells have it: 128 and the number of SIGINT
 NAMED = 5  # shapes of a list that can be long
 RESULTS = Path("results")
 
@@ -89,13 +90,15 @@ def sweep(
     with TerminalReporter(console) as reporter:
         done = run_sweep(request, reporter)
     frame = load(storage or results)
-    summaries = print_closing(frame[frame["study"].isin(list(done.studies.values()))], console)
-    if done.interrupted:
-        console.print("interrupted; everything found is kept, the same command resumes")
+    rows = frame[frame["study"].isin(list(done.studies.values()))]
+    summaries = print_closing(rows, console, interrupted=done.interrupted)
     if done.left:
         console.print(_left_line(len(request.shapes), len(done.left)), soft_wrap=True)
     resolved = {summary.shape for summary in summaries if summary.winner is not None}
-    _report_unresolved([shape for shape in request.shapes if shape not in resolved])
+    unresolved = [shape for shape in request.shapes if shape not in resolved]
+    _report_unresolved(unresolved, EXIT_INTERRUPTED if done.interrupted else EXIT_UNRESOLVED)
+    if done.interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
 
 
 @app.command()
@@ -266,10 +269,10 @@ def _left_line(shapes: int, left: int) -> str:
     return f"time budget spent: {searched}, {left} left; the same command goes on"
 
 
-def _report_unresolved(shapes: list[GemmShape]) -> None:
-    """Name the shapes without a winner, and exit with their code if there are any."""
+def _report_unresolved(shapes: list[GemmShape], code: int = EXIT_UNRESOLVED) -> None:
+    """Name the shapes without a winner, and exit with ``code`` if there are any."""
     if shapes:
         named = ", ".join(map(str, shapes[:NAMED]))
         more = f" and {len(shapes) - NAMED} more" if len(shapes) > NAMED else ""
         typer.echo(f"no winner for {named}{more}", err=True)
-        raise typer.Exit(EXIT_UNRESOLVED)
+        raise typer.Exit(code)

@@ -110,14 +110,18 @@ def _percent(part: float | None) -> str:
     return "" if part is None else f"{100 * part:.1f} %"
 
 
-def print_closing(frame: pd.DataFrame, console: Console) -> list[Summary]:
+def print_closing(frame: pd.DataFrame, console: Console, *, interrupted: bool = False) -> list[Summary]:
     """Print the closing table, the cliffs beside its winners, which searches were cut short; its summaries."""
     summaries = summarize(frame)
     if summaries:
         print_table(closing_table(summaries), console)
+    else:
+        console.print("no trials yet")
     print_finals(frame, console)
     for cliff in cliffs(frame, [summary.winner for summary in summaries if summary.winner is not None]):
         console.print(cliff.line(), soft_wrap=True)
+    if interrupted:
+        console.print("interrupted; everything found is kept, the same command resumes", soft_wrap=True)
     studies = [(s.shape, str(frame["study"][s.winner.row])) for s in summaries if s.winner is not None]
     lacks = unfinished(frame, [study for _, study in studies])
     doubtful = {shape: lacks[study] for shape, study in studies if study in lacks}

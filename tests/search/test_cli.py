@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from datetime import date
@@ -12,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from fake_evaluator import FakeEvaluator
+from fake_evaluator import FakeEvaluator, judge
 from result_rows import failed, predicted, results
 from typer.testing import CliRunner
 
@@ -23,6 +24,7 @@ from kernels.device import GFX950
 from kernels.problem import GemmShape
 from kernels.tables import Made, TableRow, TunedTable, load_table, write_table
 from search.cli import app
+from search.evaluate import Candidate, Evaluation
 from search.formats.gpumode import BENCHMARK_SHAPES
 from search.results import load, save
 
@@ -80,12 +82,38 @@ def test_sweep_passes_its_options_on(tmp_path: Path, fake: FakeEvaluator) -> Non
 
 
 def test_sweep_without_any_winner_names_the_shape_and_exits_1(tmp_path: Path, fake: FakeEvaluator) -> None:
-    from search.evaluate import Evaluation
-
     fake.function = lambda candidate: Evaluation("compile_error", "never")
     done = run("sweep", "16x2112x7168", "--target", "gfx950", "--trials", "2", "--results", tmp_path)
     assert done.exit_code == 1
     assert "no winner for 16x2112x7168" in done.stderr
+
+
+def test_an_interrupted_sweep_says_so_before_what_is_unfinished_and_exits_130(
+    tmp_path: Path, fake: FakeEvaluator
+) -> None:
+    def interrupt_at_three(candidate: Candidate) -> Evaluation:
+        if len(fake.asked) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return judge(candidate)
+
+    fake.function = interrupt_at_three
+    args = ("--target", "gfx950", "--families", "fused", "--trials", 9, "--results", tmp_path)
+    done = run("sweep", "16x2112x7168", "1..64x2880x512", *args)
+    assert done.exit_code == 130
+    kept, unfinished = done.stdout.splitlines()[-2:]
+    assert kept == "interrupted; everything found is kept, the same command resumes"
+    assert unfinished.startswith("unfinished: 16x2112x7168 (")
+    named = ", ".join(f"{M}x2880x512" for M in (1, 2, 4, 8, 16))
+    assert done.stderr == f"no winner for {named} and 2 more\n"
+
+
+def test_a_time_that_is_too_short_for_any_trial_is_said_in_one_line(tmp_path: Path, fake: FakeEvaluator) -> None:
+    done = run("sweep", "1..64x2880x512", "--target", "gfx950", "--time-budget", 0, "--results", tmp_path)
+    assert done.exit_code == 1
+    assert done.stdout.splitlines()[-2:] == [
+        "no trials yet", "time budget spent: 0 of 7 shapes searched, 7 left; the same command goes on"
+    ]  # fmt: skip
+    assert run("inspect", "--results", tmp_path).stdout == "no trials yet\n"
 
 
 @pytest.mark.parametrize(
@@ -309,9 +337,7 @@ def test_program_answers_a_mistake_without_a_traceback(tmp_path: Path) -> None:
         (["export", "--results", "FILE", "--table", "new.yaml"], {"torch", "optuna", "sqlalchemy", "matplotlib"}),
     ],
 )
-def test_commands_load_only_what_they_need(
-    tmp_path: Path, saved: Path, args: list[str], unloaded: set[str]
-) -> None:
+def test_commands_load_only_what_they_need(tmp_path: Path, saved: Path, args: list[str], unloaded: set[str]) -> None:
     script = (
         "import atexit, json, sys, runpy\n"
         "atexit.register(lambda: print(json.dumps(list(sys.modules)), file=sys.stderr))\n"

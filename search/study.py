@@ -27,6 +27,7 @@ from search.points import Points, distributions, suggest
 from search.record import FINAL, RECORD
 from search.samplers import make_sampler
 
+FIRST_TRIALS = 16  # at most, that a search has before its share of the time begins
 LOOK_S = 0.5  # how often a search that waits looks whether it shall stop
 Point = tuple[str, KernelConfig]
 Record = Callable[[Candidate, Evaluation, str, float], Mapping[str, Value]]
@@ -123,7 +124,7 @@ class StudyRun:
             seeds: Points to try first, in order; illegal and tried ones are skipped.
             deadline_s: End, on the clock of ``time.monotonic``.
             shares: The search takes one of so many equal parts of the time until then. Its part begins when as many
-                trials have ended as are judged at a time: a small one would end before the first.
+                trials have ended as are judged at a time, or 16: a small one would end before the first.
 
         Returns:
             State at the end.

@@ -66,3 +66,10 @@ def test_the_line_names_each_shape_and_the_cure() -> None:
     lacks = {GemmShape(16, 2112, 7168): "3 of 96 trials", GemmShape(4, 2880, 512): "no finals"}
     line = "unfinished: 16x2112x7168 (3 of 96 trials), 4x2880x512 (no finals); the same sweep goes on"
     assert unfinished_line(lacks) == line
+
+
+def test_a_line_names_the_first_shapes_and_counts_the_rest() -> None:
+    lacks = {GemmShape(M, 64, 64): "1 of 9 trials" for M in range(1, 13)}
+    line = unfinished_line(lacks)
+    assert line.count("1 of 9 trials") == 10
+    assert line.endswith("10x64x64 (1 of 9 trials) and 2 more; the same sweep goes on")

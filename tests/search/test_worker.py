@@ -160,8 +160,11 @@ def test_a_worker_killed_from_outside_fails_its_own_task_only(pool: WorkerPool[s
 def gone(pid: int) -> bool:
     """Whether the process ends within some seconds; a zombie has ended."""
     for _ in range(200):
-        status = Path(f"/proc/{pid}/stat")
-        if not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z":
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if status.rpartition(")")[2].split()[0] == "Z":
             return True
         time.sleep(0.05)
     return False

@@ -16,7 +16,7 @@ from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from kernels.source_hash import REARRANGED
+from kernels.source_hash import settled
 from kernels.spelling import instead_of
 from kernels.table_rows import RowKey, is_stale
 from kernels.table_sources import table_path
@@ -130,7 +130,7 @@ def _untried(frame: pd.DataFrame, table: TunedTable) -> set[RowKey]:
 def _tried(trials: pd.DataFrame, row: TableRow) -> bool:
     """Whether one of ``trials``, of the row's shape and family, has its configuration and today's kernels."""
     family = FAMILIES[row.family]
-    same = trials["source_hash"].replace(dict(REARRANGED)) == family.source_hash
+    same = trials["source_hash"].map(settled, na_action="ignore") == family.source_hash
     defaults = family.config_type().to_dict()  # stand where a trial's version did not record the field
     for name, value in row.config.to_dict().items():
         same &= trials[name].fillna(defaults[name]) == value

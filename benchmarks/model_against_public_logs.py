@@ -22,7 +22,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from predict_families import shortlist
+from predict_families import asked_spaces, shortlist
 
 from kernels.config import KernelConfig
 from kernels.device import GFX950
@@ -30,15 +30,13 @@ from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from kernels.user_cache import default_cache
-from search.available import available_spaces
 from search.compiled import check_resources, compile_call, load_calls
 from search.evaluate import Candidate
 from search.gate import check_program
 from search.gfx950.artifacts import ArtifactCache
 from search.gfx950.machine import GPUMODE, Machine
 from search.offline import predict_executed
-from search.space import SearchSpace, load_spaces
-from search.sweep import SPACES
+from search.space import SearchSpace
 from search.text_table import TextTable, output_console, print_table
 from search.user_errors import one_line_errors
 
@@ -101,11 +99,8 @@ def main(
     families: Annotated[str | None, typer.Option(help="Families, with commas between; default: all.")] = None,
 ) -> None:
     """Print the table."""
-    asked = None if families is None else tuple(families.split(","))
-    spaces, left_out = available_spaces(load_spaces(SPACES, asked), asked, GFX950, offline=True)
     console = output_console()
-    for line in left_out:
-        console.print(line, soft_wrap=True)
+    spaces = asked_spaces(families, console)
     start_s = time.perf_counter()
     found = tuple(rows(spaces, each, ArtifactCache(default_cache())))
     columns = (*spaces, "public log", "ratio")

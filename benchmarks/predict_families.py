@@ -19,6 +19,7 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -46,6 +47,15 @@ GEMM_KNOBS = (
     "BLOCK_M", "BLOCK_N", "BLOCK_K", "split_k", "num_warps", "num_stages", "matrix_instr_nonkdim", "waves_m", "waves_n",
 )  # fmt: skip
 Judged = tuple[KernelConfig, Future[Evaluation]]
+
+
+def asked_spaces(families: str | None, console: Console) -> dict[str, SearchSpace]:
+    """Spaces of the families (names with commas between; None: all) that this machine can judge; prints the others."""
+    asked = None if families is None else tuple(families.split(","))
+    spaces, left_out = available_spaces(load_spaces(SPACES, asked), asked, GFX950, offline=True)
+    for line in left_out:
+        console.print(line, soft_wrap=True)
+    return spaces
 
 
 def shortlist(
@@ -114,11 +124,8 @@ def main(
     jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one a core.")] = None,
 ) -> None:
     """Print the table."""
-    asked = None if families is None else tuple(families.split(","))
-    spaces, left_out = available_spaces(load_spaces(SPACES, asked), asked, GFX950, offline=True)
     console = output_console()
-    for line in left_out:
-        console.print(line, soft_wrap=True)
+    spaces = asked_spaces(families, console)
     shapes = list(parse_shapes([f"{m}x{n}x{k}"]))
     start_s = time.perf_counter()
     evaluator = OfflineEvaluator(GFX950, jobs=jobs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 SUGGESTIONS = 3  # at most
@@ -33,6 +33,12 @@ def instead_of(name: str, known: Iterable[str], listed: str = "") -> str:
 def counted(number: int, noun: str) -> str:
     """``number`` and ``noun``, which takes an s unless there is one."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """The first ``most`` of ``names`` with commas between, and how many more there are."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _nearest(name: str, lower: Mapping[str, str]) -> list[str]:

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from kernels.errors import InputError
 from kernels.problem import GemmShape
-from kernels.spelling import counted
+from kernels.spelling import counted, first_of
 from search.user_errors import one_line_errors
 
 EXIT_UNRESOLVED = 1  # some shapes have no winner
@@ -118,7 +118,6 @@ def export(
     ] = None,
 ) -> None:
     """Write the winners to the tuned table: better evidenced, then faster rows replace what is there."""
-    from kernels.spelling import counted
     from kernels.table_merge import ACTIONS
     from search.export import SUBMISSION, unresolved_shapes
     from search.export import export as write
@@ -272,7 +271,5 @@ def _left_line(shapes: int, left: int) -> str:
 def _report_unresolved(shapes: list[GemmShape], code: int = EXIT_UNRESOLVED) -> None:
     """Name the shapes without a winner, and exit with ``code`` if there are any."""
     if shapes:
-        named = ", ".join(map(str, shapes[:NAMED]))
-        more = f" and {len(shapes) - NAMED} more" if len(shapes) > NAMED else ""
-        typer.echo(f"no winner for {named}{more}", err=True)
+        typer.echo(f"no winner for {first_of(list(map(str, shapes)), NAMED)}", err=True)
         raise typer.Exit(code)

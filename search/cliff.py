@@ -53,7 +53,7 @@ def cliffs(frame: pd.DataFrame, best: Sequence[Winner]) -> list[Cliff]:
         frame: Results with all columns.
         best: Winners of ``frame``.
     """
-    known = slowdowns(frame, lambda device, shape: (_default(device, shape), LIBRARY))
+    known = slowdowns(frame, lambda device, shape: (default_choice(shape, device), LIBRARY))
     devices = list(dict.fromkeys(winner.device for winner in best))
     found: list[Cliff] = []
     for device in devices:
@@ -74,14 +74,11 @@ def _factors(
     for winner in best:
         slower = known.get((winner.device, winner.shape), {})
         baseline_us = frame["baseline_us"][winner.row]  # of a measured trial: the default, on the same GPU
-        if _default(winner.device, winner.shape) in slower:
-            untuned[winner.shape] = 1 + slower[_default(winner.device, winner.shape)]
+        default = default_choice(winner.shape, winner.device)
+        if default in slower:
+            untuned[winner.shape] = 1 + slower[default]
         elif winner.evidence == "measured" and not pd.isna(baseline_us):
             untuned[winner.shape] = max(1.0, float(baseline_us) / winner.cost_us)
         if LIBRARY in slower:
             library[winner.shape] = 1 + slower[LIBRARY]
     return untuned, library
-
-
-def _default(device: DeviceKey, shape: GemmShape) -> Point:
-    return default_choice(shape, device)

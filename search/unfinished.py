@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from kernels.problem import GemmShape
+from kernels.spelling import first_of
 from search.replay import are_replayed
 
 NAMED: Final = 10  # shapes in a line
@@ -32,9 +32,8 @@ def unfinished(frame: pd.DataFrame, studies: Iterable[str]) -> dict[str, str]:
 
 def unfinished_line(lacks: Mapping[GemmShape, str]) -> str:
     """One line for people, which names the first few."""
-    named = ", ".join(f"{shape} ({lack})" for shape, lack in islice(lacks.items(), NAMED))
-    more = f" and {len(lacks) - NAMED} more" if len(lacks) > NAMED else ""
-    return f"unfinished: {named}{more}; the same sweep goes on"
+    named = first_of([f"{shape} ({lack})" for shape, lack in lacks.items()], NAMED)
+    return f"unfinished: {named}; the same sweep goes on"
 
 
 def _lack(rows: pd.DataFrame) -> str:

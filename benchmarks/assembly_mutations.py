@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from search.gfx950.simulator.registers import parse_operand
-from search.gfx950.simulator.text import Statement, parse_triton
+from search.gfx950.simulator.decode.text import Statement, parse_triton
+from search.gfx950.simulator.state.registers import parse_operand
 
 REGISTER = re.compile(r"^[vsa](\d+|\[\d+:\d+\])$")
 INTEGER = re.compile(r"^(-?\d+|0x[0-9a-f]+)$")

@@ -20,13 +20,13 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kernels.code_objects import K_STEP, CodeObject, find_catalogue
+from native_checks import code_object_run_checked, random_operands
+
 from kernels.errors import InputError
 from kernels.problem import GemmShape
-from search.gfx950.code_object_check import random_operands, run_checked
+from kernels.rocm.code_objects import K_STEP, CodeObject, find_catalogue
 from search.gfx950.simulator import Histogram, InstructionClass, load_code_object
-from search.text_table import TextTable
-from search.user_errors import one_line_errors
+from search.terminal import TextTable, one_line_errors
 
 MATRIX_CLKS = 16  # of v_mfma_scale_f32_16x16x128_f8f6f4 with FP4 operands, the only one that these kernels use
 
@@ -65,7 +65,7 @@ def executed(code_object: CodeObject) -> Callable[[int], Histogram]:
 
     def run(K: int) -> Histogram:
         operands = random_operands(GemmShape(*code_object.tile, K), seed=1)
-        return run_checked(kernel, code_object, operands).histogram
+        return code_object_run_checked(kernel, code_object, operands).histogram
 
     return run
 

@@ -23,14 +23,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.problem import GemmShape
-from search.evaluate import Candidate, Evaluation, Value
-from search.legal_set import legal_set
-from search.points import LegalPoints, Points
-from search.record import RECORD, make_record
-from search.replay import ReplayEvaluator
-from search.space import load_spaces
-from search.study import StudyRun
-from search.user_errors import one_line_errors
+from search.evaluation import Candidate, Evaluation, Value
+from search.evaluators.replay import ReplayEvaluator
+from search.results.record import RECORD, make_record
+from search.space.legal_set import legal_set
+from search.space.space import load_spaces
+from search.study.points import LegalPoints, Points
+from search.study.study import StudyRun
+from search.terminal import one_line_errors
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKS = (10, 20, 40, 70, 100, 200)

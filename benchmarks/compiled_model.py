@@ -31,10 +31,10 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.dispatch import mxfp4_gemm
-from kernels.formats import quantize, unpack_codes
 from kernels.linear import MXFP4Linear
-from kernels.reference import compare, mxfp4_gemm_reference
-from search.user_errors import one_line_errors
+from kernels.mxfp4.numerics import quantize, unpack_codes
+from kernels.mxfp4.reference import compare, mxfp4_gemm_reference
+from search.terminal import one_line_errors
 
 Run = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 

@@ -20,15 +20,15 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.errors import InputError
-from search.device_worker import FinalTask, measure_finals, this_gpu
-from search.evaluate import Candidate
-from search.gpu import Gpu
-from search.gpu_share import gpu_wait_share
+from search.device.gpu import Gpu
+from search.device.measure import FinalTask, measure_finals, this_gpu
+from search.device.selection import Finalist, select
+from search.device.timing import COLD
+from search.evaluation import Candidate
+from search.report.finals import gpu_wait_share
 from search.results import load
-from search.select import Finalist, select
-from search.timing import COLD
-from search.user_errors import one_line_errors, required_gpu
-from search.winners import Winner, winners
+from search.results.winners import Winner, winners
+from search.terminal import one_line_errors, required_gpu
 
 LONG_S = 0.4  # a check and a timing take less, but for the first of a shape
 PART = 0.6  # of the compilation ahead

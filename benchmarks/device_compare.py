@@ -32,24 +32,24 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kernels.config import TileConfig
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
+from kernels.families.fused import TileConfig
+from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
-from kernels.tables import load_table
-from kernels.weights import PackedWeight
-from search.confirm import dispatcher_launch
-from search.device import DeviceEvaluator
-from search.device_worker import baseline, inputs_of, launches_of, repeated, rotation_of, side_by_side, this_gpu
-from search.evaluate import Candidate
-from search.gpu import Gpu
+from kernels.tables.file import load_table
+from search.device.check import Tensors, set_bytes
+from search.device.gpu import Gpu
+from search.device.measure import baseline, inputs_of, launches_of, repeated, rotation_of, side_by_side, this_gpu
+from search.device.served import dispatcher_launch
+from search.device.timing import COLD, WARM, Launch, TimingProtocol, median_interval
+from search.evaluation import Candidate
+from search.evaluators.device import DeviceEvaluator
 from search.results import load
-from search.shapes import load_shapes
-from search.study import Point
-from search.timing import COLD, WARM, Launch, TimingProtocol, median_interval
-from search.trial_inputs import Tensors, set_bytes
-from search.user_errors import one_line_errors, required_gpu
-from search.winners import winners
+from search.results.record import Point
+from search.results.winners import winners
+from search.space.shapes import load_shapes
+from search.terminal import one_line_errors, required_gpu
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOBS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")

@@ -32,20 +32,20 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kernels.config import TileConfig
 from kernels.device import DeviceKey
 from kernels.errors import InputError
+from kernels.families.fused import TileConfig
+from kernels.launches.program import Program
 from kernels.problem import GemmShape
-from kernels.program import Program
-from search.device import begin_compiling, compile_candidate
-from search.device_worker import Answer, FinalTimes, MeasureTask, StandBy, Task, baseline, this_gpu, work
-from search.evaluate import Candidate
-from search.gpu import TorchGpu, see_only
-from search.lane import GpuLane, Job
+from search.device.gpu import TorchGpu, see_only
+from search.device.lane import GpuLane, Job
+from search.device.measure import Answer, MeasureTask, StandBy, Task, baseline, this_gpu, work
+from search.device.timing import COLD
+from search.evaluation import Candidate, FinalTimes
+from search.evaluators.device import begin_compiling, compile_candidate
 from search.results import load
-from search.timing import COLD
-from search.user_errors import one_line_errors, required_gpu
-from search.worker import WorkerPool
+from search.terminal import one_line_errors, required_gpu
+from search.workers.pool import WorkerPool
 
 SHAPE = GemmShape(16, 2112, 7168)
 WAYS = {1: "fine", 2: "out of bounds write", 4: "endless loop", 8: "NaN result", 16: "killed by signal 9"}

@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.errors import InputError
 from search.results import load, save
-from search.shapes import load_shapes
-from search.user_errors import one_line_errors
-from search.winners import winners
+from search.results.winners import winners
+from search.space.shapes import load_shapes
+from search.terminal import one_line_errors
 
 ROOT = Path(__file__).resolve().parent.parent
 SHAPES = ROOT / "configs" / "shapes" / "gpumode.yaml"

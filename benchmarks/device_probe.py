@@ -18,16 +18,16 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kernels.config import TileConfig
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
+from kernels.families.fused import TileConfig
+from kernels.families.sources import TRITON_SOURCES
 from kernels.problem import GemmShape
-from kernels.source_hash import TRITON_SOURCES
-from search.device_worker import MeasureTask, measure, this_gpu
-from search.evaluate import Candidate
-from search.shapes import load_shapes
-from search.timing import COLD, WARM
-from search.user_errors import one_line_errors, required_gpu
+from search.device.measure import MeasureTask, measure, this_gpu
+from search.device.timing import COLD, WARM
+from search.evaluation import Candidate
+from search.space.shapes import load_shapes
+from search.terminal import one_line_errors, required_gpu
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMES = ("cold_us", "warm_us", "time_lo_us", "time_hi_us", "host_launch_us", "check_s", "first_s", "again_s")

@@ -16,12 +16,11 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from search.progress import TerminalReporter
+from search.commands.sweep import SweepRequest, run_sweep
+from search.report.progress import TerminalReporter
 from search.results import load, save
-from search.shapes import parse_shapes
-from search.sweep import SweepRequest, run_sweep
-from search.text_table import output_console
-from search.user_errors import one_line_errors
+from search.space.shapes import parse_shapes
+from search.terminal import one_line_errors, output_console
 
 SPACES = Path(__file__).resolve().parent / "recorded_spaces"
 SHAPES = "16x2112x7168,32x2880x512,256x2880x512"
@@ -55,7 +54,7 @@ def main(
 
 def gpu_wait_text(rows: object) -> str:
     """Share of the GPU's time that it waited for a compiled candidate."""
-    from search.gpu_share import gpu_wait_share
+    from search.report.finals import gpu_wait_share
 
     return f"GPU waited {100 * gpu_wait_share(rows):.1f} % of its time"  # type: ignore[arg-type]
 

@@ -33,21 +33,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from kernels.device import DeviceKey
 from kernels.errors import KernelError
 from kernels.families import FAMILIES
-from kernels.layouts import padded_scale_shape, unshuffle_scales, unshuffle_weight
+from kernels.launches.program import KernelCall, Program
+from kernels.mxfp4.layouts import padded_scale_shape, unshuffle_scales, unshuffle_weight
 from kernels.problem import BLOCK, GemmShape
-from kernels.program import KernelCall, Program
-from kernels.tables import load_table
-from search.ahead import Compiled, compile_ahead
-from search.checking import check
-from search.device import begin_compiling
-from search.device_worker import inputs_of, repeated, rotation_of, side_by_side, this_gpu
-from search.evaluate import Candidate
-from search.gpu import Gpu, kernel_error
-from search.shapes import load_shapes
-from search.timing import COLD, Launch, median_interval
-from search.trial_inputs import POISON_BYTE, CheckedInput, Tensors, set_bytes, working_tensors
-from search.user_errors import one_line_errors, required_gpu
-from search.worker import WorkerPool
+from kernels.tables.file import load_table
+from search.device.ahead import Compiled, compile_ahead
+from search.device.check import POISON_BYTE, CheckedInput, Tensors, check, set_bytes, working_tensors
+from search.device.gpu import Gpu, kernel_error
+from search.device.measure import inputs_of, repeated, rotation_of, side_by_side, this_gpu
+from search.device.timing import COLD, Launch, median_interval
+from search.evaluation import Candidate
+from search.evaluators.device import begin_compiling
+from search.space.shapes import load_shapes
+from search.terminal import one_line_errors, required_gpu
+from search.workers.pool import WorkerPool
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYOUTS = ("shuffled", "natural", "natural+scales")

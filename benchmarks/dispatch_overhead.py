@@ -27,17 +27,17 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.device import local_device
-from kernels.dispatch import Dispatcher, load_dispatcher
+from kernels.dispatch import load_dispatcher
 from kernels.families import FAMILIES
-from kernels.launch import allocate, backend_options
+from kernels.launches.program import Program
 from kernels.linear import MXFP4Linear
-from kernels.plan import Inputs, build_plan
+from kernels.mxfp4.reference import compare, mxfp4_gemm_reference, to_bf16
+from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
-from kernels.program import Program
-from kernels.reference import compare, mxfp4_gemm_reference, to_bf16
-from kernels.runner import compile_call
-from kernels.weights import PackedWeight
-from search.user_errors import one_line_errors
+from kernels.runtime.dispatcher import Dispatcher
+from kernels.runtime.plan import Inputs, build_plan
+from kernels.runtime.runner import allocate, backend_options, compile_call
+from search.terminal import one_line_errors
 
 Launch = Callable[[], object]
 Row = dict[str, object]

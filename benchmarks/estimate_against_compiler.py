@@ -25,13 +25,13 @@ from kernels.device import GFX950
 from kernels.errors import CompileError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from search.gfx950.assembly import analyze
-from search.gfx950.family_work import estimate_calls
+from search.gfx950.code.assembly import analyze
+from search.gfx950.code.calls import specialize
 from search.gfx950.machine import MI355X
-from search.gfx950.tile_work import TileWork
-from search.gfx950.timing_model import total_us, with_code
-from search.specialize import specialize
-from search.user_errors import one_line_errors
+from search.gfx950.model.families import estimate_calls
+from search.gfx950.model.tile_work import TileWork
+from search.gfx950.model.timing_model import total_us, with_code
+from search.terminal import one_line_errors
 
 SHAPES = {
     "fused": GemmShape(32, 4096, 512),

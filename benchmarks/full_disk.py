@@ -26,7 +26,7 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from search.results import load
-from search.user_errors import one_line_errors
+from search.terminal import one_line_errors
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIM = Path(__file__).with_suffix(".c")

@@ -28,23 +28,22 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kernels.config import TileConfig
 from kernels.device import GFX950
+from kernels.disk import default_cache
 from kernels.errors import InputError, KernelError
 from kernels.families import FAMILIES
+from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
-from kernels.user_cache import default_cache
-from search.available import available_spaces
-from search.compiled import compile_call, load_calls
-from search.evaluate import OUTCOMES, Candidate, Evaluation
-from search.gate import check_program
-from search.gfx950.artifacts import ArtifactCache
-from search.legal_set import legal_set
-from search.offline import OfflineEvaluator
-from search.shapes import load_shapes
-from search.space import load_spaces
-from search.text_table import TextTable
-from search.user_errors import one_line_errors
+from search.evaluation import OUTCOMES, Candidate, Evaluation
+from search.evaluators.offline import OfflineEvaluator
+from search.gate.check import check_program, load_calls
+from search.gfx950.code.artifacts import ArtifactCache
+from search.gfx950.code.calls import compile_call
+from search.space.available import available_spaces
+from search.space.legal_set import legal_set
+from search.space.shapes import load_shapes
+from search.space.space import load_spaces
+from search.terminal import TextTable, one_line_errors
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 SOFTWARE_SHARE = 8  # one configuration in so many takes the software quantiser, which no space of gfx950 proposes

@@ -33,19 +33,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from assembly_mutations import KINDS, Mutation, mutations
 
+from kernels.disk import default_cache
 from kernels.errors import WrongResultError
 from kernels.families import FAMILIES
+from kernels.launches.program import Program
 from kernels.problem import GemmShape
-from kernels.program import Program
-from kernels.user_cache import default_cache
-from search.compiled import CompiledCall, compile_call
-from search.gate import SimulatedCall, SimulatorLimitError, check_program
-from search.gfx950.artifacts import ArtifactCache
+from search.gate.check import SimulatedCall, check_program
+from search.gfx950.code.artifacts import ArtifactCache
+from search.gfx950.code.calls import CompiledCall, compile_call
 from search.gfx950.llvm import find_tool
 from search.gfx950.simulator import SimulationError, ToolNotFoundError, load_assembly
-from search.gfx950.simulator.registers import CONSTANT, SCC
-from search.text_table import TextTable
-from search.user_errors import one_line_errors
+from search.gfx950.simulator.state.findings import SimulatorLimitError
+from search.gfx950.simulator.state.registers import CONSTANT, SCC
+from search.terminal import TextTable, one_line_errors
 
 SHAPE = GemmShape(31, 128, 1088)  # tails of M and K, five steps along K; every workgroup is executed
 KNOBS: dict[str, dict[str, int | str]] = {

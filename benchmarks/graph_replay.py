@@ -32,17 +32,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from dispatch_overhead import host_and_wall_us
 
-from kernels.config import SplitKWorkspaceConfig, StagedConfig, TileConfig
-from kernels.defaults import default_choice
 from kernels.device import DeviceKey, local_device
-from kernels.dispatcher import Dispatcher
-from kernels.graphs import RECENT
-from kernels.planner import Choice
+from kernels.families.defaults import default_choice
+from kernels.families.fused import SplitKWorkspaceConfig, TileConfig
+from kernels.families.staged_triton import StagedConfig
+from kernels.mxfp4.reference import compare, mxfp4_gemm_reference
+from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
-from kernels.reference import compare, mxfp4_gemm_reference
+from kernels.runtime.dispatcher import Dispatcher
+from kernels.runtime.graphs import RECENT
+from kernels.runtime.planner import Choice
 from kernels.tables import Lookup
-from kernels.weights import PackedWeight
-from search.user_errors import one_line_errors
+from search.terminal import one_line_errors
 
 Call = Callable[[], object]
 Row = dict[str, object]

@@ -24,18 +24,16 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from native_checks import Operands, Tile, hip_gemm_run_checked, random_operands
+
 from kernels.device import GFX950
 from kernels.errors import KernelError
-from kernels.hip_compiler import compile_hip
-from kernels.native_config import StagedHipConfig
-from kernels.native_programs import gemm_kernel
+from kernels.families.staged_hip import StagedHipConfig, gemm_kernel
 from kernels.problem import GemmShape
-from search.gfx950.code_object_check import Operands, random_operands
-from search.gfx950.hip_gemm_check import run_checked
-from search.gfx950.region_check import Tile
+from kernels.rocm.compiler import compile_hip
 from search.gfx950.simulator import SimulationError, load_assembly
-from search.shapes import load_shapes
-from search.user_errors import one_line_errors
+from search.space.shapes import load_shapes
+from search.terminal import one_line_errors
 
 SHAPES = Path(__file__).resolve().parent.parent / "configs" / "shapes" / "gpumode.yaml"
 TAILS = tuple(GemmShape(M, 320, K) for M in (1, 33, 257, 1000) for K in (320, 576, 2304))
@@ -80,7 +78,9 @@ def judged(shape: GemmShape, config: StagedHipConfig) -> tuple[str, str]:
     kernel = gemm_kernel(config)
     try:
         assembly = compile_hip(kernel).assembly
-        run = run_checked(load_assembly(assembly, kernel.name), config, operands_of(shape), tuple(corners(shape)))
+        run = hip_gemm_run_checked(
+            load_assembly(assembly, kernel.name), config, operands_of(shape), tuple(corners(shape))
+        )
     except (KernelError, SimulationError) as error:
         return type(error).__name__, str(error)
     spills = re.search(r"\.vgpr_spill_count:\s+(\d+)", assembly)

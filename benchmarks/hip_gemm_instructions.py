@@ -22,19 +22,17 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import native_checks
 from code_object_instructions import checked_depths, executed, of_class, step_counts
+from native_checks import random_operands
 
-from kernels.code_objects import K_STEP, Catalogue, find_catalogue
 from kernels.errors import InputError
-from kernels.hip_compiler import compile_hip
-from kernels.native_config import StagedHipConfig
-from kernels.native_programs import gemm_kernel
+from kernels.families.staged_hip import StagedHipConfig, gemm_kernel
 from kernels.problem import GemmShape
-from search.gfx950 import hip_gemm_check
-from search.gfx950.code_object_check import random_operands
+from kernels.rocm.code_objects import K_STEP, Catalogue, find_catalogue
+from kernels.rocm.compiler import compile_hip
 from search.gfx950.simulator import Histogram, InstructionClass, load_assembly
-from search.text_table import TextTable
-from search.user_errors import one_line_errors
+from search.terminal import TextTable, one_line_errors
 
 SIMDS = 4
 MFMA_CLKS = {"16x16x128": 16, "32x32x64": 32}  # with FP4 operands (AMD CDNA4 ISA, "Matrix arithmetic instructions")
@@ -103,7 +101,7 @@ def ours(config: StagedHipConfig, short: int, long: int) -> tuple[str, ...]:
 
     def run(K: int) -> Histogram:
         operands = random_operands(GemmShape(config.BLOCK_M, config.BLOCK_N, K), seed=1)
-        return hip_gemm_check.run_checked(loaded, config, operands).histogram
+        return native_checks.hip_gemm_run_checked(loaded, config, operands).histogram
 
     facts = (re.search(rf"\.{name}:\s+(\d+)", assembly) for name in ("vgpr_count", "vgpr_spill_count"))
     vgprs, spills = (match[1] if match else "?" for match in facts)

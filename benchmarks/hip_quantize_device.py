@@ -5,7 +5,7 @@ Usage: python benchmarks/hip_quantize_device.py [--out DIR] [--sizes 64x2048,...
 
 Builds every set of parameters with nvcc (on PATH, in CUDA_HOME or /usr/local/cuda), compares what each computes with
 the reference quantiser (exhaustive, random and special values; tails, strided and misaligned rows), then times it cold
-by the protocol of search/timing.py, between two measurements of device-to-device copies. --cubins keeps the builds, and
+by the protocol of search/device/timing.py, between two measurements of copies on the device. --cubins keeps builds, and
 takes those that are there, so that a machine without nvcc can run them; --build-only needs no GPU.
 Writes hip_quantize.json to --out. Exit code 1 if a result is wrong.
 """
@@ -35,15 +35,16 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kernels.formats import Mxfp4Tensor, quantize
-from kernels.hip_compiler import SOURCES, read_sources
-from kernels.hip_quantize import GROUPS, SOURCE, SYMBOL, THREADS, VECTORS, hip_quantize_call, quantize_kernel
-from kernels.layouts import padded_scale_shape, unshuffle_scales
-from kernels.native import HipKernel
-from search.gpu import TorchGpu
-from search.quantize_inputs import as_matrix, block_sets, random_values
-from search.timing import COLD, Launch, Timing, sample_until_sure
-from search.user_errors import one_line_errors, required_gpu
+from quantize_inputs import as_matrix, block_sets, random_values
+
+from kernels.families.stages import GROUPS, SOURCE, SYMBOL, THREADS, VECTORS, hip_quantize_call, hip_quantize_kernel
+from kernels.launches.kernels import HipKernel
+from kernels.mxfp4.layouts import padded_scale_shape, unshuffle_scales
+from kernels.mxfp4.numerics import Mxfp4Tensor, quantize
+from kernels.rocm.compiler import SOURCES, read_sources
+from search.device.gpu import TorchGpu
+from search.device.timing import COLD, Launch, Timing, sample_until_sure
+from search.terminal import one_line_errors, required_gpu
 
 SIZES: Final = "64x2048,256x7168,4096x7168,16384x8192"
 FEW: Final = ((64, 1, 8), (256, 1, 8), (256, 2, 8), (256, 4, 8), (1024, 4, 8), (256, 1, 4), (256, 4, 16), (256, 4, 32))
@@ -272,7 +273,7 @@ def main(
     folder = cubins or Path(tempfile.mkdtemp(prefix="mxfp4-tune-cubins-"))
     folder.mkdir(parents=True, exist_ok=True)
     arch = build_only or "sm_{}{}".format(*torch.cuda.get_device_capability())
-    kernels = [quantize_kernel(*one) for one in sets]
+    kernels = [hip_quantize_kernel(*one) for one in sets]
     start_s = time.monotonic()
     with ThreadPoolExecutor(os.cpu_count() or 2) as pool:
         paths = list(pool.map(lambda kernel: build(kernel, arch, folder), kernels))

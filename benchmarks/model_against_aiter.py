@@ -21,10 +21,10 @@ from scipy.stats import spearmanr
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.errors import InputError
-from search.gfx950.estimate import estimate_code_object_work, estimate_gemm_work, estimate_reduce_work
 from search.gfx950.machine import AITER, Machine
-from search.gfx950.timing_model import MODEL_VERSION, total_us
-from search.user_errors import one_line_errors
+from search.gfx950.model.timing_model import MODEL_VERSION, total_us
+from search.gfx950.model.work import estimate_code_object_work, estimate_gemm_work, estimate_reduce_work
+from search.terminal import one_line_errors
 
 NO_COLUMN_GUARD = {(256, 256), (192, 256), (224, 256), (128, 512)}  # tiles whose kernels need N % tile_n == 0
 RANGES = ((0, 64), (64, 1024), (1024, 10**9))  # of M

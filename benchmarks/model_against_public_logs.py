@@ -26,19 +26,18 @@ from predict_families import asked_spaces, shortlist
 
 from kernels.config import KernelConfig
 from kernels.device import GFX950
+from kernels.disk import default_cache
 from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from kernels.user_cache import default_cache
-from search.compiled import check_resources, compile_call, load_calls
-from search.evaluate import Candidate
-from search.gate import check_program
-from search.gfx950.artifacts import ArtifactCache
+from search.evaluation import Candidate
+from search.evaluators.offline import predict_executed
+from search.gate.check import check_program, load_calls
+from search.gfx950.code.artifacts import ArtifactCache
+from search.gfx950.code.calls import check_resources, compile_call
 from search.gfx950.machine import GPUMODE, Machine
-from search.offline import predict_executed
-from search.space import SearchSpace
-from search.text_table import TextTable, output_console, print_table
-from search.user_errors import one_line_errors
+from search.space.space import SearchSpace
+from search.terminal import TextTable, one_line_errors, output_console, print_table
 
 NOTE = (
     f"us in GPU MODE's harness (a launch costs {GPUMODE.launch_us:g} us, caches are cold): a sweep's times differ; "

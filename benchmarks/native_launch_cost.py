@@ -26,12 +26,10 @@ import torch.cuda._utils as torch_binding
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kernels.hip_runtime import ArgumentBuffer, HipRuntime
-from kernels.native_config import StagedHipConfig
-from kernels.native_programs import gemm_kernel
-from kernels.native_runner import native_runner
-from search.text_table import TextTable
-from search.user_errors import one_line_errors
+from kernels.families.staged_hip import StagedHipConfig, gemm_kernel
+from kernels.rocm.loader import native_runner
+from kernels.rocm.runtime import ArgumentBuffer, HipRuntime
+from search.terminal import TextTable, one_line_errors
 
 Launch = Callable[[], object]
 SOURCE = Path(__file__).resolve().parent.parent / "tests" / "kernels" / "fake_amdhip64.c"

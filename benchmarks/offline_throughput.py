@@ -29,15 +29,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from kernels.device import GFX950
 from kernels.errors import InputError
 from kernels.problem import GemmShape
-from kernels.spelling import instead_of
-from search.available import available_spaces
-from search.evaluate import Candidate, Evaluation
-from search.legal_set import legal_sets
-from search.offline import OfflineEvaluator
-from search.space import load_spaces
-from search.sweep import SPACES, sweep_points
-from search.targets import check_jobs
-from search.user_errors import one_line_errors
+from kernels.wording import instead_of
+from search.commands.sweep import SPACES
+from search.evaluation import Candidate, Evaluation
+from search.evaluators.offline import OfflineEvaluator
+from search.evaluators.targets import check_jobs
+from search.space.available import available_spaces
+from search.space.legal_set import legal_sets
+from search.space.space import load_spaces
+from search.study.priors import sweep_points
+from search.terminal import one_line_errors
 
 SHAPES = (GemmShape(4, 2880, 512), GemmShape(16, 2112, 7168), GemmShape(256, 3072, 1536))
 

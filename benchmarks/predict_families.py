@@ -27,19 +27,17 @@ from kernels.config import KernelConfig
 from kernels.device import GFX950
 from kernels.errors import InputError
 from kernels.problem import GemmShape
-from search.available import available_spaces
-from search.doubtful import doubtful
-from search.evaluate import Candidate, Evaluation
-from search.favourites import estimate_us
+from search.commands.sweep import SPACES
+from search.evaluation import Candidate, Evaluation
+from search.evaluators.offline import OfflineEvaluator
 from search.gfx950.machine import Machine
-from search.legal_set import legal_set
-from search.offline import OfflineEvaluator
-from search.report import compact
-from search.shapes import parse_shapes
-from search.space import SearchSpace, load_spaces
-from search.sweep import SPACES
-from search.text_table import TextTable, output_console, print_table
-from search.user_errors import one_line_errors
+from search.report.closing import compact
+from search.space.available import available_spaces
+from search.space.legal_set import legal_set
+from search.space.shapes import parse_shapes
+from search.space.space import SearchSpace, load_spaces
+from search.study.priors import doubtful, estimate_us
+from search.terminal import TextTable, one_line_errors, output_console, print_table
 
 MACHINE = Machine(cu_count=GFX950.cu_count)
 ROWS = tuple(2**power for power in range(13))

@@ -17,12 +17,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.errors import KernelError
 from kernels.families import FAMILIES
+from kernels.launches.program import Program
 from kernels.problem import GemmShape
-from kernels.program import Program
-from search.compiled import compile_call, load_calls
-from search.gate import check_program
-from search.gfx950.artifacts import ArtifactCache
-from search.user_errors import one_line_errors
+from search.gate.check import check_program, load_calls
+from search.gfx950.code.artifacts import ArtifactCache
+from search.gfx950.code.calls import compile_call
+from search.terminal import one_line_errors
 
 SHAPE = GemmShape(16, 2112, 576)  # 576 = 2.25 * BLOCK_K
 

@@ -7,15 +7,10 @@ single module of the package stays cheap.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from kernels.dispatch import mxfp4_gemm
-    from kernels.linear import MXFP4Linear
-    from kernels.weights import PackedWeight
+from typing import Any
 
 __all__ = ["MXFP4Linear", "PackedWeight", "mxfp4_gemm"]
-_HOMES = {"mxfp4_gemm": "kernels.dispatch", "MXFP4Linear": "kernels.linear", "PackedWeight": "kernels.weights"}
+_HOMES = {"mxfp4_gemm": "kernels.dispatch", "MXFP4Linear": "kernels.linear", "PackedWeight": "kernels.mxfp4.weights"}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,21 +9,20 @@ from pathlib import Path
 
 import torch
 
-from kernels import interpreter, ops
 from kernels.device import GFX950, DeviceKey, local_device
-from kernels.dispatcher import Dispatcher
-from kernels.misses import MissRecorder
-from kernels.operands import check_shuffled, operands
-from kernels.planner import Choice
+from kernels.mxfp4.reference import mxfp4_gemm_reference, to_bf16
+from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
-from kernels.reference import mxfp4_gemm_reference, to_bf16
-from kernels.table_sources import load_device_tables, table_path, user_misses, user_tables
-from kernels.weights import PackedWeight
+from kernels.runtime import interpreter
+from kernels.runtime.dispatcher import Dispatcher
+from kernels.runtime.operands import check_shuffled, operands
+from kernels.runtime.planner import Choice
+from kernels.tables.misses import MissRecorder
+from kernels.tables.sources import load_device_tables, table_path, user_misses, user_tables
 
 __all__ = [
     "Choice", "Dispatcher", "default_dispatcher", "gemm_shuffled", "load_dispatcher", "mxfp4_gemm", "table_path",
 ]  # fmt: skip
-
 LOGGER = logging.getLogger(__name__)
 
 
@@ -115,7 +114,7 @@ def mxfp4_gemm(
         weight: [N, K] on the same device.
         out: [..., N] bfloat16, contiguous; allocated if not given.
         graph: Replay the launches as a captured graph: for calls of at most 64 rows whose tensors lie where those of
-            a recent call lay, see :mod:`kernels.graphs`. Default: where the table's row says so.
+            a recent call lay, see :mod:`kernels.runtime.graphs`. Default: where the table's row says so.
 
     Returns:
         [..., N] bfloat16: ``out``, or a new tensor.
@@ -129,7 +128,7 @@ def mxfp4_gemm(
         found = f"{type(a).__name__}, {type(weight).__name__}"
         raise TypeError(f"mxfp4_gemm takes a tensor and a PackedWeight (from PackedWeight.from_dense), got {found}")
     if torch.compiler.is_compiling():
-        product = ops.gemm(a, weight.data, weight.scale)
+        product = gemm_op(a, weight.data, weight.scale)
         return product if out is None else out.copy_(product)
     dispatcher = _serving(a)
     if dispatcher is None:
@@ -146,3 +145,42 @@ def gemm_shuffled(
         N, K = check_shuffled(data, scale)
         return _reference(a, PackedWeight(data, scale, N=N, K=K), out)
     return dispatcher.gemm_shuffled(a, data, scale, out=out)
+
+
+NAMESPACE = "mxfp4_tune"
+OPERATOR = f"{NAMESPACE}::gemm"
+
+
+def gemm_now(a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Compute ``bf16(Q(a) @ weight.T)`` in a new tensor [..., N].
+
+    Args:
+        a: [..., K] bfloat16.
+        data: [N, K // 2] uint8, shuffled, as in ``PackedWeight``.
+        scale: [pad256(N), pad8(K // 32)] uint8, shuffled.
+
+    Raises:
+        ValueError: A tensor has another shape, dtype, layout or device.
+    """
+    from kernels.dispatch import gemm_shuffled  # which imports this module: a compiled mxfp4_gemm calls the operator
+
+    return gemm_shuffled(a, data, scale)
+
+
+def gemm_shape(a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Return a tensor like the result, for tracing.
+
+    Raises:
+        ValueError: The operands do not fit.
+    """
+    N, row_bytes = data.shape
+    if a.shape[-1] != 2 * row_bytes:
+        raise ValueError(f"a has {a.shape[-1]} columns, the weight {2 * row_bytes}")
+    return a.new_empty((*a.shape[:-1], N), dtype=torch.bfloat16)
+
+
+LIBRARY = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
+LIBRARY.define("gemm(Tensor a, Tensor data, Tensor scale) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))  # type: ignore[no-untyped-call]
+LIBRARY.impl("gemm", gemm_now, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+torch.library.register_fake(OPERATOR, gemm_shape, lib=LIBRARY)
+gemm_op = torch.ops.mxfp4_tune.gemm.default

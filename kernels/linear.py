@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from kernels import ops
+from kernels import dispatch
 from kernels.dispatch import mxfp4_gemm
-from kernels.formats import Rule
-from kernels.layouts import padded_scale_shape
+from kernels.mxfp4.layouts import padded_scale_shape
+from kernels.mxfp4.numerics import Rule
+from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import BLOCK
-from kernels.weights import PackedWeight
 
 
 class MXFP4Linear(nn.Module):
@@ -104,7 +104,7 @@ class MXFP4Linear(nn.Module):
             ValueError: ``x`` has another shape, dtype or device, or needs a gradient.
         """
         if torch.compiler.is_compiling():
-            y, bias = ops.gemm(x, self.data, self.scale), self.bias
+            y, bias = dispatch.gemm_op(x, self.data, self.scale), self.bias
         else:
             y, bias = mxfp4_gemm(x, self.weight), self._buffers["bias"]
         return y if bias is None else torch.add(y, bias.to(y.dtype))

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import yaml
 
 from kernels.errors import InputError
-from kernels.spelling import instead_of
+from kernels.wording import instead_of
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML was built with it: 10x
 TORN = "a torn or mistyped file; restore or correct it"

@@ -13,8 +13,8 @@ from typer.core import TyperGroup
 
 from kernels.errors import InputError
 from kernels.problem import GemmShape
-from kernels.spelling import counted, first_of
-from search.user_errors import one_line_errors
+from kernels.wording import counted, first_of
+from search.terminal import one_line_errors
 
 EXIT_UNRESOLVED = 1  # some shapes have no winner
 EXIT_INTERRUPTED = 130  # by Ctrl-C, as shells have it: 128 and the number of SIGINT
@@ -39,7 +39,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
 Results = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Folder of the results; inspect also takes .parquet and .csv.")
 ]
@@ -75,11 +74,11 @@ def sweep(
     warm: Annotated[bool, typer.Option("--warm", help="Measure with operands in the GPU's cache.")] = False,
 ) -> None:
     """Search the best kernel and configuration for each shape; the same command resumes."""
-    from search.progress import TerminalReporter
-    from search.report import print_closing
+    from search.commands.sweep import SweepRequest, run_sweep
+    from search.report.closing import print_closing
+    from search.report.progress import TerminalReporter
     from search.results import load
-    from search.sweep import SweepRequest, run_sweep
-    from search.text_table import output_console
+    from search.terminal import output_console
 
     request = SweepRequest(
         shapes=_shapes(shapes or [], shapes_file or []), target=target, families=_names(families, "--families"),
@@ -118,12 +117,13 @@ def export(
     ] = None,
 ) -> None:
     """Write the winners to the tuned table: better evidenced, then faster rows replace what is there."""
-    from kernels.table_merge import ACTIONS
-    from search.export import SUBMISSION, unresolved_shapes
-    from search.export import export as write
+    from kernels.tables.merging import ACTIONS
+    from search.commands.export import export as write
+    from search.commands.export import unresolved_shapes
+    from search.formats import SUBMISSION
     from search.results import load
-    from search.text_table import output_console
-    from search.unfinished import unfinished_line
+    from search.results.unfinished import unfinished_line
+    from search.terminal import output_console
 
     console = output_console()
     if format == SUBMISSION:
@@ -165,10 +165,10 @@ def inspect(
     plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw each search as PNG.")] = None,
 ) -> None:
     """Show the results: a summary of each shape, or the rows and columns that the options choose."""
-    from search.report import overview, print_closing, print_rows
+    from search.report.closing import overview, print_closing, print_rows
+    from search.report.view import View, select, to_json
     from search.results import load, save
-    from search.text_table import output_console
-    from search.views import View, select, to_json
+    from search.terminal import output_console
 
     console = output_console()
     view = View(query, best, sort, _names(columns, "--columns"), limit)
@@ -194,7 +194,7 @@ def verify(
     on: Annotated[Backend, typer.Option("--on", help="What runs the kernels.")] = Backend.interpreter,
 ) -> None:
     """Run every row of the table and compare the result with the reference."""
-    from search.verify import verify_table
+    from search.commands.verify import verify_table
 
     raise typer.Exit(verify_table(table, on.value))
 
@@ -208,7 +208,7 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Say which row of which table serves a shape, and why."""
-    from search.explain import explain as answer
+    from search.commands.explain import explain as answer
 
     try:
         shape = GemmShape(M, N, K)
@@ -221,8 +221,8 @@ def explain(
 @app.command()
 def doctor(results: Results = RESULTS, storage: Storage = None, as_json: Json = False) -> None:
     """List what this machine can do, and how to cure what it cannot."""
-    from search.doctor import examine
-    from search.text_table import TextTable, output_console, print_table
+    from search.commands.doctor import examine
+    from search.terminal import TextTable, output_console, print_table
 
     checks = examine(results, storage)
     if as_json:
@@ -248,7 +248,7 @@ def _names(text: str | None, option: str) -> tuple[str, ...] | None:
 
 
 def _shapes(texts: list[str], files: list[Path]) -> tuple[GemmShape, ...]:
-    from search.shapes import load_shapes, parse_shapes
+    from search.space.shapes import load_shapes, parse_shapes
 
     listed = [shape for file in files for shape in load_shapes(file).shapes]
     shapes = tuple(dict.fromkeys([*parse_shapes(texts), *listed]))
@@ -258,7 +258,7 @@ def _shapes(texts: list[str], files: list[Path]) -> tuple[GemmShape, ...]:
 
 
 def _draw(frame: Any, folder: Path) -> list[Path]:
-    from search.plots import plot
+    from search.report.plots import plot
 
     return plot(frame, folder)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from kernels.code_objects import INDEX_NAME, PATH_VARIABLE
+from kernels.rocm.code_objects import INDEX_NAME, PATH_VARIABLE
 
 settings.register_profile("busy", deadline=None)  # a loaded machine is no failure
 settings.load_profile("busy")

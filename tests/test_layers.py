@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Collection, Iterator, Mapping
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = sorted((ROOT / "kernels").rglob("*.py"))
@@ -67,7 +71,68 @@ def test_importing_touches_no_gpu_and_writes_no_file_or_environment() -> None:
     assert done.returncode == 0, done.stderr[-1500:]
 
 
-def test_every_package_is_listed_for_installation() -> None:
-    packages = {module_name(path.parent / "__init__.py") for path in KERNELS + SEARCH}
-    listed = (ROOT / "pyproject.toml").read_text()
-    assert [package for package in sorted(packages) if f'"{package}"' not in listed] == []
+# A room may import rooms of later lines only; rooms of one line do not know each other.
+FLOORS: Mapping[str, tuple[str, ...]] = {
+    "kernels": (
+        "linear", "dispatch", "runtime", "tables", "families", "rocm", "mxfp4 launches triton",
+        "config disk yaml_node", "problem device errors wording",
+    ),
+    "search": (
+        "cli", "commands", "evaluators", "device report", "gate space study", "gfx950", "results",
+        "workers terminal evaluation formats",
+    ),
+    "search.gfx950": ("model", "code", "simulator", "machine llvm"),
+    "search.gfx950.simulator": (
+        "launch", "machine kernel", "program", "instructions checks", "decode elf", "state",
+    ),
+}  # fmt: skip
+
+
+def imported_modules(path: Path, modules: Collection[str]) -> set[str]:
+    """Modules of ours that the file imports, anywhere in it."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [
+        f"{node.module}.{alias.name}"
+        for node in nodes if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    ]  # fmt: skip
+    return {found for name in names if (found := next((m for m in _prefixes(name) if m in modules), None))}
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
+
+
+@pytest.fixture(scope="module")
+def arrows() -> Mapping[str, set[str]]:
+    """What each module imports."""
+    paths = {module_name(path): path for path in KERNELS + SEARCH}
+    return {name: imported_modules(path, paths) - {name} for name, path in paths.items()}
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_rooms_import_only_rooms_below_them(package: str, arrows: Mapping[str, set[str]]) -> None:
+    floor = {room: number for number, rooms in enumerate(FLOORS[package]) for room in rooms.split()}
+    inside = len(package) + 1
+    upward = [
+        f"{module} -> {other}"
+        for module, others in arrows.items() if module.startswith(f"{package}.")
+        for other in others if other.startswith(f"{package}.")
+        for above, below in [(module[inside:].split(".")[0], other[inside:].split(".")[0])]
+        if above != below and floor[above] >= floor[below]
+    ]  # fmt: skip
+    assert upward == []
+
+
+def test_no_files_import_each_other_in_a_circle(arrows: Mapping[str, set[str]]) -> None:
+    TopologicalSorter(arrows).prepare()  # raises CycleError, which names the circle
+
+
+def test_every_room_says_what_it_is() -> None:
+    rooms = {path.parent for path in KERNELS + SEARCH}
+    assert [
+        room for room in sorted(rooms) if not ast.get_docstring(ast.parse((room / "__init__.py").read_text()))
+    ] == []

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from kernels.config import TileConfig
 from kernels.device import GFX950
+from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
-from kernels.tables import Made, TableRow, TunedTable, write_table
+from kernels.tables.file import write_table
+from kernels.tables.rows import Made, TableRow, TunedTable
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

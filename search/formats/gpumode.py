@@ -12,17 +12,19 @@ from typing import Any
 import triton.language as tl
 from triton.runtime.jit import KernelInterface
 
-from kernels.atomic_file import write_atomically
 from kernels.device import GFX950
-from kernels.dispatch import Choice, Dispatcher
+from kernels.disk import write_atomically
 from kernels.errors import InputError
 from kernels.families import FAMILIES
-from kernels.launch import TORCH_DTYPES
+from kernels.families.sources import TRITON_SOURCES
+from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
-from kernels.program import KernelCall, Program
-from kernels.source_hash import TRITON_SOURCES
-from kernels.table_sources import table_path
-from kernels.tables import TunedTable, load_table
+from kernels.runtime.dispatcher import Dispatcher
+from kernels.runtime.planner import Choice
+from kernels.runtime.runner import TORCH_DTYPES
+from kernels.tables.file import load_table
+from kernels.tables.rows import TunedTable
+from kernels.tables.sources import table_path
 
 # Shapes of the problem statement: the ranked ones, and those that a submission must also compute right.
 BENCHMARK_SHAPES = tuple(
@@ -34,7 +36,6 @@ BENCHMARK_SHAPES = tuple(
 TEST_SHAPES = tuple(
     GemmShape(*sizes) for sizes in ((8, 2112, 7168), (16, 3072, 1536), (64, 3072, 1536), (256, 2880, 512))
 )
-
 _HEADER = '''\
 """MXFP4 GEMM for the GPU MODE problem amd-mxfp4-mm, generated from a table of tuned configurations for {device}."""
 

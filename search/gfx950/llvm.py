@@ -5,8 +5,15 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from kernels.toolchain import LLVM_OLDEST, llvm_tool
-from search.gfx950.simulator.findings import SimulationError, ToolNotFoundError
+from kernels.rocm.toolchain import LLVM_OLDEST, llvm_tool
+
+
+class ToolError(Exception):
+    """A tool failed; the text is its first error line."""
+
+
+class ToolNotFoundError(Exception):
+    """No llvm-objdump or llvm-readelf on PATH."""
 
 
 def find_tool(name: str) -> Path:
@@ -27,14 +34,14 @@ def run_tool(name: str, *arguments: str) -> str:
 
     Raises:
         ToolNotFoundError: The tool is absent.
-        SimulationError: It failed; the text is its first error line.
+        ToolError: It failed.
     """
     done = subprocess.run(
         [str(find_tool(name)), *arguments], capture_output=True, text=True, errors="replace", check=False
     )
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no message"])[0]
-        raise SimulationError(f"{name} failed: {reason}")
+        raise ToolError(f"{name} failed: {reason}")
     return done.stdout
 
 

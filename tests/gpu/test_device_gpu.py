@@ -12,9 +12,9 @@ from kernels.config import KernelConfig
 from kernels.device import DeviceKey, local_device
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from search.available import absence
-from search.device import DeviceEvaluator
-from search.evaluate import Candidate
+from search.evaluation import Candidate
+from search.evaluators.device import DeviceEvaluator
+from search.space.available import absence
 
 pytestmark = [
     pytest.mark.gpu,

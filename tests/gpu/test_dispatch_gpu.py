@@ -14,11 +14,12 @@ import torch
 from torch import nn
 
 from kernels.device import local_device
-from kernels.dispatch import Dispatcher, default_dispatcher, load_dispatcher, mxfp4_gemm
-from kernels.graphs import CudaGraphs, GraphCache
+from kernels.dispatch import default_dispatcher, load_dispatcher, mxfp4_gemm
 from kernels.linear import MXFP4Linear
-from kernels.reference import compare, mxfp4_gemm_reference
-from kernels.weights import PackedWeight
+from kernels.mxfp4.reference import compare, mxfp4_gemm_reference
+from kernels.mxfp4.weights import PackedWeight
+from kernels.runtime.dispatcher import Dispatcher
+from kernels.runtime.graphs import CudaGraphs, GraphCache
 
 pytestmark = [
     pytest.mark.gpu,

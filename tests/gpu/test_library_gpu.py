@@ -1,12 +1,12 @@
-"""kernels.library on a GPU: a library is given tensors over memory that a plan knows by its address."""
+"""kernels.launches.kernels on a GPU: a library is given tensors over memory that a plan knows by its address."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from kernels.library import LibraryKernel, library_runner
-from kernels.runner import PointerSpec
+from kernels.launches.kernels import LibraryKernel
+from kernels.runtime.runner import PointerSpec, library_runner
 
 pytestmark = [
     pytest.mark.gpu,

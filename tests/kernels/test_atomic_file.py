@@ -1,4 +1,4 @@
-"""kernels.atomic_file: the old file or the new one, never a mixture."""
+"""kernels.disk: the old file or the new one, never a mixture."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.atomic_file import replace_file, write_atomically
+from kernels.disk import replace_file, write_atomically
 from kernels.errors import InputError
 
 

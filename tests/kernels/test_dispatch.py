@@ -13,18 +13,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernels.config import SplitKAtomicConfig, TileConfig
 from kernels.device import GFX950, DeviceKey
-from kernels.dispatch import Dispatcher, default_dispatcher, gemm_shuffled, load_dispatcher, mxfp4_gemm
+from kernels.dispatch import default_dispatcher, gemm_shuffled, load_dispatcher, mxfp4_gemm
 from kernels.errors import InputError
+from kernels.families.fused import SplitKAtomicConfig, TileConfig
+from kernels.mxfp4.reference import mxfp4_gemm_reference, to_bf16
+from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
-from kernels.reference import mxfp4_gemm_reference, to_bf16
-from kernels.tables import Made, TableRow, TunedTable, write_table
-from kernels.weights import PackedWeight
-from search.shapes import load_shapes
+from kernels.runtime.dispatcher import Dispatcher
+from kernels.tables.file import write_table
+from kernels.tables.rows import Made, TableRow, TunedTable
+from search.space.shapes import load_shapes
 
-DISPATCHED = Path(__file__).with_name("dispatched.py")
 ROOT = Path(__file__).resolve().parents[2]
+DISPATCHED = ROOT / "tests" / "support" / "dispatched.py"
 MADE = Made(date(2026, 11, 29), "3.9.0", "2.13.0", "0" * 12, "by hand", "none")
 
 
@@ -166,7 +168,7 @@ def test_an_output_of_another_form_is_refused(out: torch.Tensor) -> None:
 def test_without_a_gpu_the_reference_answers_and_a_log_line_says_so(caplog: pytest.LogCaptureFixture) -> None:
     code = (
         "import logging, torch; logging.basicConfig(format='%(message)s')\n"
-        "from kernels.dispatch import mxfp4_gemm; from kernels.weights import PackedWeight\n"
+        "from kernels.dispatch import mxfp4_gemm; from kernels.mxfp4.weights import PackedWeight\n"
         "weight = PackedWeight.from_dense(torch.ones(64, 64))\n"
         "for _ in range(2): print(mxfp4_gemm(torch.ones(1, 64, dtype=torch.bfloat16), weight)[0, 0].item())"
     )

@@ -1,4 +1,4 @@
-"""kernels.knob_limits: every knob refuses negative and absurd values, and takes all that is shipped."""
+"""kernels.config: every knob refuses negative and absurd values, and takes all that is shipped."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import get_type_hints
 import pytest
 import yaml
 
+from kernels.config import knob_limits
 from kernels.families import FAMILIES
-from kernels.knob_limits import knob_limits
 
 SPACES = sorted((Path(__file__).resolve().parents[2] / "configs" / "spaces").glob("*.yaml"))
 KNOBS = sorted(

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from kernels.linear import MXFP4Linear
-from kernels.reference import mxfp4_gemm_reference, to_bf16
-from kernels.weights import PackedWeight
+from kernels.mxfp4.reference import mxfp4_gemm_reference, to_bf16
+from kernels.mxfp4.weights import PackedWeight
 
 
 @pytest.fixture

@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from kernels.dispatch import mxfp4_gemm
+from kernels.dispatch import gemm_op, mxfp4_gemm
 from kernels.linear import MXFP4Linear
-from kernels.ops import gemm
-from kernels.weights import PackedWeight
+from kernels.mxfp4.weights import PackedWeight
 
 
 @pytest.fixture
@@ -43,12 +42,12 @@ def test_torchs_own_checks_of_an_operator_pass(x: torch.Tensor, weight: PackedWe
 
 
 def test_the_operator_is_the_function(x: torch.Tensor, weight: PackedWeight) -> None:
-    assert torch.equal(gemm(x, weight.data, weight.scale), mxfp4_gemm(x, weight))
+    assert torch.equal(gemm_op(x, weight.data, weight.scale), mxfp4_gemm(x, weight))
 
 
 def test_its_fake_refuses_extents_that_disagree(x: torch.Tensor, weight: PackedWeight) -> None:
     with torch.device("meta"), pytest.raises(ValueError, match="a has 64 columns, the weight 128"):
-        gemm(torch.empty(3, 64, dtype=torch.bfloat16), weight.data.to("meta"), weight.scale.to("meta"))
+        gemm_op(torch.empty(3, 64, dtype=torch.bfloat16), weight.data.to("meta"), weight.scale.to("meta"))
 
 
 def test_a_model_compiles_as_one_graph_for_any_number_of_rows(x: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""kernels.run_folder: what a killed process left is removed, what a living one uses is not."""
+"""kernels.disk: what a killed process left is removed, what a living one uses is not."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from kernels.disk import PREFIX, RunFolder
 from kernels.errors import InputError
-from kernels.run_folder import PREFIX, RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER = """

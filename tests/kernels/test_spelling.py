@@ -1,10 +1,10 @@
-"""kernels.spelling: near names come first, all are said where they are few; one thing has no plural s."""
+"""kernels.wording: near names come first, all are said where they are few; one thing has no plural s."""
 
 from __future__ import annotations
 
 import pytest
 
-from kernels.spelling import counted, instead_of
+from kernels.wording import counted, instead_of
 
 FAMILIES = ("fused", "fused_splitk_atomic", "staged_triton")
 

@@ -1,4 +1,4 @@
-"""kernels.user_cache: where compiled kernels are kept, and where if that cannot be written."""
+"""kernels.disk: where compiled kernels are kept, and where if that cannot be written."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kernels.disk import default_cache, writable_cache
 from kernels.errors import InputError
-from kernels.user_cache import default_cache, writable_cache
 
 NOTE = "compiled kernels cannot be kept there"
 
@@ -60,7 +60,7 @@ def levels(folder: Path, temporary: Path) -> list[int]:
     """In a process of its own: levels of what is logged."""
     tempfile.tempdir = str(temporary)
     seen: list[int] = []
-    logger = logging.getLogger("kernels.user_cache")
+    logger = logging.getLogger("kernels.disk")
     logger.setLevel(logging.INFO)
     logger.addFilter(lambda record: seen.append(record.levelno) or True)  # type: ignore[func-returns-value]
     writable_cache(folder)

@@ -17,14 +17,15 @@ from fake_evaluator import FakeEvaluator, judge
 from result_rows import failed, predicted, results
 from typer.testing import CliRunner
 
-from kernels import table_sources
-from kernels.config import TileConfig
-from kernels.defaults import default_choice
 from kernels.device import GFX950
+from kernels.families.defaults import default_choice
+from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
-from kernels.tables import Made, TableRow, TunedTable, load_table, write_table
+from kernels.tables import sources as table_sources
+from kernels.tables.file import load_table, write_table
+from kernels.tables.rows import Made, TableRow, TunedTable
 from search.cli import app
-from search.evaluate import Candidate, Evaluation
+from search.evaluation import Candidate, Evaluation
 from search.formats.gpumode import BENCHMARK_SHAPES
 from search.results import load, save
 
@@ -47,7 +48,7 @@ def saved(tmp_path: Path) -> Path:
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEvaluator:
     """Judges a sweep's candidates without a compiler."""
     evaluator = FakeEvaluator()
-    monkeypatch.setattr("search.sweep.make_evaluator", lambda *args, **kwargs: evaluator)
+    monkeypatch.setattr("search.commands.sweep.make_evaluator", lambda *args, **kwargs: evaluator)
     monkeypatch.setattr(table_sources, "tables_folder", lambda: tmp_path / "tables")
     return evaluator
 

@@ -1,4 +1,4 @@
-"""search.interrupt: Ctrl-C ends a search even where a callback would have swallowed an exception."""
+"""search.terminal: Ctrl-C ends a search even where a callback would have swallowed an exception."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 from fake_evaluator import FakeEvaluator, judge
-from test_samplers import points
-from test_study import SHAPE, open_study, record
+from small_search import SHAPE, open_study, points, record
 
-from search.evaluate import Candidate, Evaluation
-from search.interrupt import stop_on_interrupt
-from search.study import StudyRun
+from search.evaluation import Candidate, Evaluation
+from search.study.study import StudyRun
+from search.terminal import stop_on_interrupt
 
 
 def test_the_first_interrupt_is_a_wish_and_the_second_an_exception() -> None:

@@ -1,4 +1,4 @@
-"""search.text_table: on a terminal sentences wrap at spaces, nothing else is cut, and what has no room is named."""
+"""search.terminal: on a terminal sentences wrap at spaces, nothing else is cut, and what has no room is named."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from search.text_table import TextTable, print_table
+from search.terminal import TextTable, print_table
 
 WORDS = "16x32x256, warps 4, stages 2, quantize_kernel hip"
 TABLE = TextTable(

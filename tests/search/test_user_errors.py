@@ -1,4 +1,4 @@
-"""search.user_errors: a program ends on a user's mistake with one line and exit code 2, and so does every benchmark."""
+"""search.terminal: a program ends on a user's mistake with one line and exit code 2, and so does every benchmark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from kernels.errors import InputError
-from search.user_errors import one_line_errors, required_gpu
+from search.terminal import one_line_errors, required_gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if "__main__" in path.read_text())

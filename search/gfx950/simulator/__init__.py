@@ -1,16 +1,18 @@
 """Functional simulator of gfx950 machine code: loads a kernel, runs workgroups of a launch, reports wrong behaviour."""
 
-from search.gfx950.simulator.findings import (
+from __future__ import annotations
+
+from search.gfx950.llvm import ToolNotFoundError
+from search.gfx950.simulator.decode.op import InstructionClass
+from search.gfx950.simulator.kernel import Kernel, load_assembly, load_code_object
+from search.gfx950.simulator.launch import Histogram, Launch, SimulationResult, simulate
+from search.gfx950.simulator.state.findings import (
     Finding,
     FindingKind,
     SimulationError,
-    ToolNotFoundError,
     UnknownInstructionError,
 )
-from search.gfx950.simulator.kernel import Kernel, load_assembly, load_code_object
-from search.gfx950.simulator.launch import Histogram, Launch, SimulationResult, simulate
-from search.gfx950.simulator.memory import Buffer
-from search.gfx950.simulator.op import InstructionClass
+from search.gfx950.simulator.state.memory import Buffer
 
 __all__ = [
     "Buffer",

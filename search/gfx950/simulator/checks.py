@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from search.gfx950.simulator.findings import FindingKind
-from search.gfx950.simulator.op import Instruction
-from search.gfx950.simulator.registers import CONSTANT, SCC, SCRATCH, SGPR, register_name
-from search.gfx950.simulator.shadow import ALL, any_bit
-from search.gfx950.simulator.state import LANES, WaveGroup
+from search.gfx950.simulator.decode.op import Instruction
+from search.gfx950.simulator.state.findings import FindingKind
+from search.gfx950.simulator.state.registers import CONSTANT, SCC, SCRATCH, SGPR, register_name
+from search.gfx950.simulator.state.shadow import ALL, any_bit
+from search.gfx950.simulator.state.state import LANES, WaveGroup
 
 Array = NDArray[Any]
 _SINKS = {

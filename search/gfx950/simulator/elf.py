@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from search.gfx950.simulator.findings import SimulationError
+from search.gfx950.simulator.state.findings import SimulationError
 
 _SYMTAB, _DYNSYM, _NOBITS = 2, 11, 8
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from search.gfx950 import llvm  # a module, so that either may be imported first
+from search.gfx950 import llvm
+from search.gfx950.simulator.decode.text import parse_objdump, parse_triton
 from search.gfx950.simulator.elf import read_elf
-from search.gfx950.simulator.findings import SimulationError
 from search.gfx950.simulator.program import Program, decode_program
-from search.gfx950.simulator.text import parse_objdump, parse_triton
+from search.gfx950.simulator.state.findings import SimulationError
 
 _DIRECTIVE = re.compile(r"^\s*\.amdhsa_(\w+)\s+(\S+)", re.MULTILINE)
 _ENTRY = re.compile(r"^(\s*)(-\s+)?\.?([\w.]+):\s*(.*)$")
@@ -124,8 +124,12 @@ def load_code_object(path: Path, symbol: str | None = None) -> Kernel:
     (entry_offset,) = struct.unpack_from("<q", raw, 16)
     entry = elf.symbols[f"{name}.kd"].address + entry_offset
     size = elf.symbols[name].size if name in elf.symbols else 0
-    listing = parse_objdump(llvm.disassemble(path), name, entry, entry + size if size else None)
-    return Kernel(name, decode_program(listing), parse_descriptor(raw), parse_arguments(llvm.read_notes(path), name))
+    try:
+        text, notes = llvm.disassemble(path), llvm.read_notes(path)
+    except llvm.ToolError as error:
+        raise SimulationError(str(error)) from error
+    listing = parse_objdump(text, name, entry, entry + size if size else None)
+    return Kernel(name, decode_program(listing), parse_descriptor(raw), parse_arguments(notes, name))
 
 
 def parse_descriptor(raw: bytes) -> Descriptor:

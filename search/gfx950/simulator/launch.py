@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from search.gfx950.simulator.environment import Environment
-from search.gfx950.simulator.findings import Finding, SimulationError
+from search.gfx950.simulator.decode.op import InstructionClass
 from search.gfx950.simulator.kernel import Kernel
-from search.gfx950.simulator.lds import LocalMemory
 from search.gfx950.simulator.machine import Machine
-from search.gfx950.simulator.memory import Buffer, GlobalMemory
-from search.gfx950.simulator.op import InstructionClass
-from search.gfx950.simulator.registers import EXEC, SGPR
-from search.gfx950.simulator.state import LANES, WaveGroup, initial_group
+from search.gfx950.simulator.state.findings import Finding, SimulationError
+from search.gfx950.simulator.state.lds import LocalMemory
+from search.gfx950.simulator.state.memory import Buffer, GlobalMemory
+from search.gfx950.simulator.state.registers import EXEC, SGPR
+from search.gfx950.simulator.state.state import LANES, Environment, WaveGroup, initial_group
 
 Array = NDArray[Any]
 Value = Array | Buffer | int | float

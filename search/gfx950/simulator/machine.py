@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.gfx950.simulator.checks import run_checked
-from search.gfx950.simulator.environment import Environment
-from search.gfx950.simulator.findings import FindingKind
-from search.gfx950.simulator.op import Control, Instruction
+from search.gfx950.simulator.decode.op import Control, Instruction
 from search.gfx950.simulator.program import Program
-from search.gfx950.simulator.state import WaveGroup
+from search.gfx950.simulator.state.findings import FindingKind
+from search.gfx950.simulator.state.state import Environment, WaveGroup
 
 Array = NDArray[Any]
 
@@ -91,7 +90,7 @@ class Machine:
         first = position = group.pc
         while True:
             instruction = instructions[position]
-            group.now = instruction
+            group.now = instruction.statement
             if instruction.touches.isdisjoint(suspect):
                 instruction.run(group)
             else:

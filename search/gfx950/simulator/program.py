@@ -9,7 +9,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from search.gfx950.simulator import (
+from search.gfx950.simulator.decode.bind import Context, base_name, bind_alu
+from search.gfx950.simulator.decode.op import Instruction, Op
+from search.gfx950.simulator.decode.text import Listing, Statement
+from search.gfx950.simulator.instructions import (
     atomics,
     compare,
     control,
@@ -27,16 +30,12 @@ from search.gfx950.simulator import (
     valu_arith,
     valu_float,
     vmem,
-)  # fmt: skip
-from search.gfx950.simulator.bind import Context, base_name, bind_alu
-from search.gfx950.simulator.findings import UnknownInstructionError
-from search.gfx950.simulator.op import Instruction, Op
-from search.gfx950.simulator.registers import AGPR, SCC, SCRATCH, SGPR
-from search.gfx950.simulator.text import Listing, Statement
+)
+from search.gfx950.simulator.state.findings import UnknownInstructionError
+from search.gfx950.simulator.state.registers import AGPR, SCC, SCRATCH, SGPR
 
 Array = NDArray[Any]
 Binder = Callable[[Statement, Context], Instruction]
-
 OPS: Mapping[str, Op] = MappingProxyType(
     {
         **salu.OPS, **salu_bits.OPS, **valu.OPS, **valu_arith.OPS, **valu_float.OPS, **compare.OPS, **packed.OPS,

@@ -12,11 +12,11 @@ import sys
 
 import torch
 
-from kernels import interpreter
-from kernels.layouts import unshuffle_weight
+from kernels.mxfp4.layouts import unshuffle_weight
+from kernels.mxfp4.reference import compare, mxfp4_gemm_reference
+from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
-from kernels.reference import compare, mxfp4_gemm_reference
-from kernels.weights import PackedWeight
+from kernels.runtime import interpreter
 
 
 def main(path: str, shapes: list[str]) -> None:

@@ -13,15 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from kernels.config import SplitKAtomicConfig, SplitKWorkspaceConfig, StagedConfig, TileConfig
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
 from kernels.families import FAMILIES
-from kernels.native_config import StagedHipConfig
+from kernels.families.fused import SplitKAtomicConfig, SplitKWorkspaceConfig, TileConfig
+from kernels.families.staged_hip import StagedHipConfig
+from kernels.families.staged_triton import StagedConfig
 from kernels.problem import GemmShape
-from kernels.tables import Made, TableRow, TunedTable
+from kernels.tables.rows import Made, TableRow, TunedTable
 from search.formats.gpumode import BENCHMARK_SHAPES, TEST_SHAPES, render_submission
-from search.shapes import load_shapes
+from search.space.shapes import load_shapes
 
 ROOT = Path(__file__).resolve().parents[3]
 RUNNER = Path(__file__).with_name("run_submission.py")

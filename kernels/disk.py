@@ -1,0 +1,188 @@
+"""Files that appear whole or not at all, the user's cache folder, and temporary folders."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import functools
+import logging
+import multiprocessing
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+from kernels.errors import InputError
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """:func:`replace_file` of a file that the user named, links followed.
+
+    Raises:
+        InputError: The folder is missing or cannot be written; ``path`` is unchanged.
+    """
+    try:
+        replace_file(path.resolve(), content)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}); name a folder you may write") from error
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace ``path`` by ``content``: temporary name in the same folder, fsync, rename.
+
+    Raises:
+        OSError: The folder is missing, full, or cannot be written; ``path`` is unchanged and nothing else is left.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(content)
+            file.flush()
+            _keep_mode(file.fileno(), path)
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def _keep_mode(handle: int, path: Path) -> None:
+    """Give the new file the permissions of the one it replaces."""
+    with suppress(FileNotFoundError):
+        os.fchmod(handle, path.stat().st_mode & 0o777)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+PREFIX: Final = "mxfp4-tune-run-"
+YOUNG_S: Final = 60.0  # a younger folder may be one that its process has not locked yet
+
+
+class RunFolder:
+    """A temporary folder, removed when it is closed; before it is made, those of processes that are gone are removed.
+
+    Its process holds a lock on the folder, which ends with the process however that ends, also where process numbers
+    are reused or containers share the temporary folder. Of a file system without locks nothing is removed.
+
+    Raises:
+        InputError: It cannot be made: no place, or no temporary folder.
+    """
+
+    def __init__(self) -> None:
+        self._resources = ExitStack()
+        try:
+            _remove_abandoned(Path(tempfile.gettempdir()))
+            self.path = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX)))
+            handle = _lock(self.path)
+        except OSError as error:
+            place = error.filename or "the temporary folder"
+            raise InputError(
+                f"{place}: {error.strerror}; make room there or set TMPDIR to a folder that has some"
+            ) from error
+        if handle is not None:
+            self._resources.callback(os.close, handle)
+
+    def close(self) -> None:
+        """Remove the folder."""
+        self._resources.close()
+
+
+def _lock(folder: Path) -> int | None:
+    """Open handle that holds the lock of ``folder``; None if another process does, or there are no locks.
+
+    Raises:
+        OSError: It is no folder, or gone, or another user's.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _remove_abandoned(where: Path) -> None:
+    for folder in where.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # another process was faster, or it is another user's
+            _remove_if_abandoned(folder)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    found = folder.lstat()
+    if found.st_uid != os.getuid() or time.time() - found.st_mtime < YOUNG_S:
+        return
+    handle = _lock(folder)
+    if handle is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
+
+
+LOGGER = logging.getLogger(__name__)
+
+
+def default_cache() -> Path:
+    """``$XDG_CACHE_HOME/mxfp4-tune`` or ``~/.cache/mxfp4-tune``."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "mxfp4-tune"
+
+
+def writable_cache(folder: Path) -> Path:
+    """``folder``, made if need be, or the user's stand-in below the temporary folder, which a log line says once.
+
+    All processes of the user share the stand-in: what lies there is named by its content, whatever it stands for.
+
+    Raises:
+        InputError: Neither can be written.
+    """
+    try:
+        return _tried(folder)
+    except OSError as error:
+        refused = f"{folder}: compiled kernels cannot be kept there ({error.strerror})"
+    try:
+        stand_in = _tried(_stand_in())
+    except OSError as error:
+        cure = "set XDG_CACHE_HOME to a folder that can be written"
+        raise InputError(f"{refused}, nor in a temporary folder ({error.strerror}); {cure}") from error
+    _say_once(f"{refused}; {stand_in} serves instead, set XDG_CACHE_HOME to choose")
+    return stand_in
+
+
+def _tried(folder: Path) -> Path:
+    """``folder``, which is there and takes files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        return folder
+
+
+def _stand_in() -> Path:
+    """A folder that nobody else can put kernels into.
+
+    Raises:
+        OSError: It cannot be made, or is another's.
+    """
+    folder = Path(tempfile.gettempdir()) / f"mxfp4-tune-cache-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise PermissionError(errno.EACCES, f"{folder} is not this user's alone")
+    return folder
+
+
+@functools.cache
+def _say_once(line: str) -> None:
+    """Log ``line``; processes that another one started leave it to that one."""
+    level = logging.WARNING if multiprocessing.parent_process() is None else logging.INFO
+    LOGGER.log(level, "%s", line)

@@ -1,0 +1,79 @@
+"""Short hash of the sources that decide what a configuration becomes; comments and docstrings do not count."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, Final
+
+TRITON_SOURCES: Final = (
+    "config.py", "families/fused.py", "families/stages.py", "triton/gemm.py", "triton/quantize.py", "triton/tiles.py",
+)  # fmt: skip
+HIP_SOURCES: Final = (
+    *TRITON_SOURCES, "hip/gemm.hip", "hip/gemm_device.h", "hip/gemm_loop.h", "hip/gemm_operands.h", "hip/gemm_step.h",
+    "hip/gemm_store.h", "hip/gemm_tile.h", "hip/mxfp4.h", "hip/quantize.hip", "launches/kernels.py", "rocm/compiler.py",
+)  # fmt: skip
+CODE_OBJECT_SOURCES: Final = (*HIP_SOURCES, "rocm/code_object_launch.py", "rocm/code_objects.py")
+HEX_DIGITS: Final = 12
+STUDY: Final = "study"  # stands for all families together: what the name of a study holds
+# Sources that were rearranged and make the same: the hash before, and what it is now, by family.
+REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "e36e5b793d48": {
+            "fused": "689558398002",
+            "fused_splitk_atomic": "689558398002",
+            "fused_splitk_workspace": "689558398002",
+            "staged_triton": "994f162acdd9",
+        },
+        "1a4e71479a4e": {
+            "staged_hip": "d62ed9592274",
+            "staged_ck": "7f7472422c2c",
+            "aiter": "2cff87ee285e",
+            "study": "fbc093fa265c",
+        },
+    }
+)
+
+
+@cache
+def source_hash(names: tuple[str, ...]) -> str:
+    """First 12 hexadecimal digits of SHA-256 over sources of ``kernels`` that this process runs.
+
+    Args:
+        names: Files, relative to the package.
+    """
+    digest = hashlib.sha256()
+    for name in sorted(set(names)):
+        text = files("kernels").joinpath(name).read_bytes().decode().replace("\r\n", "\n")
+        content = (_syntax(ast.parse(text)) if name.endswith(".py") else text).encode()
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:HEX_DIGITS]
+
+
+def settled(recorded: str, family: str) -> str:
+    """The hash under which the sources that a row or a trial of ``family`` names are known now.
+
+    Args:
+        recorded: Hash of a row, a trial or, for :data:`STUDY`, of a study's name.
+        family: Name of the family, or :data:`STUDY`.
+    """
+    while (now := REARRANGED.get(recorded, {}).get(family)) is not None:
+        recorded = now
+    return recorded
+
+
+def _syntax(node: Any) -> str:
+    """The tree as text that every Python writes alike: no docstring, no position, no field that is empty."""
+    if isinstance(node, list):
+        return f"[{','.join(map(_syntax, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = dict(ast.iter_fields(node))
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        fields["body"] = node.body[ast.get_docstring(node, clean=False) is not None :]
+    told = (f"{name}={_syntax(value)}" for name, value in fields.items() if value not in (None, []) and name != "kind")
+    return f"{type(node).__name__}({','.join(told)})"

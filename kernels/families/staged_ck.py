@@ -1,0 +1,118 @@
+"""``staged_ck``: knobs, rules, launches. A quantise kernel, then one of AITER's code objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from kernels.config import GFX950_ONLY, KernelConfig, Rule, multiple
+from kernels.device import DeviceKey
+from kernels.errors import InputError, UnavailableError
+from kernels.families.stages import (
+    HIP_QUANTIZE_RULES,
+    io_buffers,
+    packed_buffers,
+    quantize_call,
+    quantize_hip_call,
+    zero_call,
+)
+from kernels.launches.program import KernelCall, Program
+from kernels.problem import GemmShape
+from kernels.rocm import code_objects
+from kernels.rocm.code_object_launch import CodeObjectCoverage, launch_grid, prebuilt_kernel
+from kernels.rocm.code_objects import accumulates_in_bf16, find_catalogue, slice_elements
+
+
+def _tile_exists(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
+    widest = np.vectorize(lambda tile_m: code_objects.TILE_COLUMNS.get(int(tile_m), 0), otypes=[np.int64])(c.BLOCK_M)
+    return (c.BLOCK_N >= 128) & (c.BLOCK_N % 128 == 0) & (widest >= c.BLOCK_N)
+
+
+def _code_object_allows(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
+    def allows(tile_m: int, tile_n: int, log2_k_split: int) -> bool:
+        described = code_objects.describe(int(tile_m), int(tile_n))
+        return described is None or code_objects.check(shape, described, int(log2_k_split)) is None
+
+    return np.vectorize(allows, otypes=[np.bool_])(c.BLOCK_M, c.BLOCK_N, c.log2_k_split)
+
+
+@dataclass(frozen=True)
+class StagedCkConfig(KernelConfig):
+    """Knobs of ``staged_ck``: a quantise kernel, then one of AITER's code objects.
+
+    Args:
+        BLOCK_M: Rows of the code object's tile.
+        BLOCK_N: Columns of it.
+        log2_k_split: K is cut into 2**log2_k_split slices, which are rounded to bf16 and added by atomics: the result
+            is less exact than that of any other configuration, and its bits may differ from run to run.
+        quantize_kernel: ``triton`` or ``hip``: which kernel quantises A.
+        QUANT_BLOCK_M: Rows of a tile of the Triton quantise kernel.
+        QUANT_BLOCK_K: Columns of it.
+        QUANT_THREADS: Threads of a workgroup of the HIP quantise kernel.
+        QUANT_GROUPS: Blocks that a team of its lanes quantises.
+        QUANT_VECTOR: Values of a block that one of its lanes holds.
+    """
+
+    BLOCK_M: int = 32
+    BLOCK_N: int = 128
+    log2_k_split: int = 0
+    quantize_kernel: Literal["triton", "hip"] = "triton"
+    QUANT_BLOCK_M: int = 32
+    QUANT_BLOCK_K: int = 256
+    QUANT_THREADS: int = 256
+    QUANT_GROUPS: int = 1
+    QUANT_VECTOR: int = 8
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        GFX950_ONLY,
+        Rule(lambda c, s, d: s.K % code_objects.K_STEP == 0,
+             "K is no multiple of 256, and the padding of the scales is not known to be zero"),
+        Rule(_tile_exists, "AITER has no kernel of tile BLOCK_M={BLOCK_M} x BLOCK_N={BLOCK_N}"),
+        Rule(_code_object_allows, "tile {BLOCK_M}x{BLOCK_N} with log2_k_split={log2_k_split} cannot compute the shape"),
+        multiple("QUANT_BLOCK_M", 1),
+        multiple("QUANT_BLOCK_K", 32),
+        *HIP_QUANTIZE_RULES,
+    )  # fmt: skip
+
+    def check(self, shape: GemmShape, device: DeviceKey) -> str | None:
+        """Why this configuration cannot run ``shape`` on ``device``, in the code object's own terms, or None."""
+        refusal = super().check(shape, device)
+        described = code_objects.describe(self.BLOCK_M, self.BLOCK_N)
+        if refusal is None or described is None or device.arch != "gfx950":
+            return refusal
+        return code_objects.check(shape, described, self.log2_k_split) or refusal
+
+    @property
+    def repeatable(self) -> bool:
+        """False where slices of K are added by atomics."""
+        return not code_objects.accumulates_in_bf16(self.log2_k_split)
+
+
+def staged_ck(shape: GemmShape, config: StagedCkConfig, stride_am: int) -> Program:
+    """Quantise, then multiply with the code object of this tile; into a cleared C where K is split.
+
+    Raises:
+        UnavailableError: There is no AITER here, or it has no such kernel.
+    """
+    try:
+        code_object = find_catalogue().find(config.BLOCK_M, config.BLOCK_N)
+    except InputError as error:
+        raise UnavailableError(str(error)) from error
+    gemm = KernelCall(
+        prebuilt_kernel(code_object, shape, config.log2_k_split),
+        launch_grid(shape, code_object, config.log2_k_split),
+        {"out": "out", "a": "a_codes", "b": "b", "a_scale": "a_scale", "b_scale": "b_scale"},
+        {},
+        CodeObjectCoverage(shape, code_object, config.log2_k_split),
+    )
+    if config.quantize_kernel == "hip":
+        quantize = quantize_hip_call(shape, config.QUANT_THREADS, config.QUANT_GROUPS, config.QUANT_VECTOR, stride_am)
+    else:
+        quantize = quantize_call(shape, config.QUANT_BLOCK_M, config.QUANT_BLOCK_K, "hardware", stride_am)
+    buffers = (*io_buffers(shape), *packed_buffers(shape))
+    if not accumulates_in_bf16(config.log2_k_split):
+        return Program(buffers, (quantize, gemm))
+    slice_k = slice_elements(shape.K, config.log2_k_split)
+    return Program(buffers, (quantize, zero_call(shape, "out"), gemm), bf16_slice_k=slice_k)

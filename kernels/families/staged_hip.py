@@ -1,0 +1,169 @@
+"""``staged_hip``: knobs, rules, launches. A HIP quantise kernel, a HIP GEMM, a sum where K is split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from kernels.config import (
+    ACCUMULATORS_PER_LANE,
+    GFX950_ONLY,
+    LANES,
+    SPLIT_RULES,
+    KernelConfig,
+    Rule,
+    at_least_one,
+    multiple,
+    one_of,
+)
+from kernels.device import DeviceKey
+from kernels.families.stages import HIP_QUANTIZE_RULES, cdiv, io_buffers, packed_buffers, quantize_hip_call, summed
+from kernels.launches.coverage import TileCoverage
+from kernels.launches.kernels import ArgumentType, HipKernel
+from kernels.launches.program import KernelCall, Program
+from kernels.problem import GemmShape
+
+LDS_BYTES = 160 * 1024  # of a compute unit of gfx950 (AMD CDNA 4 ISA manual)
+LOAD_BYTES = 16  # of a lane, by the widest load
+SCALED_K = 256  # elements of K that one word of scales covers
+MAX_WAVES = 16  # of a workgroup
+MAX_K = 1 << 23
+OFFSET_SPAN = 1 << 31  # bytes that a lane's offset reaches
+
+
+def _wave_part_fits(block: str, waves: str) -> Rule:
+    """A wave's rows (or columns) are whole matrix instructions that share whole words of scales."""
+
+    def holds(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
+        size, count = getattr(c, block), getattr(c, waves)
+        part = size // count
+        small = (part == 16) & (c.matrix_instr_nonkdim == 16)
+        return (size % count == 0) & (part >= 16) & ((part % 32 == 0) | small)
+
+    reason = f"{waves}={{{waves}}} of {block}={{{block}}}: a wave takes 32 * i (or 16, of the 16-row instruction)"
+    return Rule(holds, reason)
+
+
+def hip_lds_bytes(BLOCK_M: Any, BLOCK_K: Any, waves: Any, num_stages: Any) -> Any:
+    """LDS of a workgroup of the HIP GEMM: its stages of A, each rounded up to whole copies by all lanes."""
+    copy_bytes = LANES * waves * LOAD_BYTES  # that all lanes load at once
+    return num_stages * (-(-(BLOCK_M * BLOCK_K // 2) // copy_bytes) * copy_bytes)
+
+
+def _stages_fit(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
+    return hip_lds_bytes(c.BLOCK_M, c.BLOCK_K, c.waves_m * c.waves_n, c.num_stages) <= LDS_BYTES
+
+
+def _accumulators_fit(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
+    waves = c.waves_m * c.waves_n
+    per_simd = -(-waves // 4)
+    return c.BLOCK_M * c.BLOCK_N * per_simd < LANES * waves * ACCUMULATORS_PER_LANE
+
+
+@dataclass(frozen=True)
+class StagedHipConfig(KernelConfig):
+    """Knobs of ``staged_hip``: a HIP quantise kernel, a HIP GEMM, a reduction if ``split_k`` > 1.
+
+    Args:
+        BLOCK_M: Rows of C a workgroup computes.
+        BLOCK_N: Columns of C a workgroup computes.
+        BLOCK_K: Elements of K of one step.
+        waves_m: Waves that share the rows.
+        waves_n: Waves that share the columns.
+        num_stages: Buffers of A in the LDS.
+        matrix_instr_nonkdim: Rows and columns of the MFMA instruction, 16 or 32.
+        GROUP_M: Tile rows that are visited together.
+        num_xcds: Dies over which neighbouring tiles are kept together.
+        split_k: Slices of K, each summed by workgroups of its own.
+        REDUCE_BLOCK_M: Rows of a tile of the reduction.
+        REDUCE_BLOCK_N: Columns of it.
+        QUANT_THREADS: Threads of a workgroup of the quantise kernel.
+        QUANT_GROUPS: Blocks that a team of its lanes quantises.
+        QUANT_VECTOR: Values of a block that one of its lanes holds.
+    """
+
+    BLOCK_M: int = 64
+    BLOCK_N: int = 128
+    BLOCK_K: int = 256
+    waves_m: int = 1
+    waves_n: int = 4
+    num_stages: int = 2
+    matrix_instr_nonkdim: int = 16
+    GROUP_M: int = 1
+    num_xcds: int = 1
+    split_k: int = 1
+    REDUCE_BLOCK_M: int = 16
+    REDUCE_BLOCK_N: int = 64
+    QUANT_THREADS: int = 256
+    QUANT_GROUPS: int = 1
+    QUANT_VECTOR: int = 8
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        GFX950_ONLY,
+        *(at_least_one(name) for name in ("waves_m", "waves_n", "GROUP_M", "num_xcds")),
+        one_of("num_stages", (1, 2, 3, 4)),
+        Rule(lambda c, s, d: s.K < MAX_K, "K exceeds 2**23, which the kernel's offsets do not reach"),
+        Rule(lambda c, s, d: c.BLOCK_M * s.N * 4 < OFFSET_SPAN, "BLOCK_M={BLOCK_M} rows of C exceed 2 GB"),
+        Rule(lambda c, s, d: c.BLOCK_M * (s.K // 2) < OFFSET_SPAN, "BLOCK_M={BLOCK_M} rows of A exceed 2 GB"),
+        Rule(lambda c, s, d: c.BLOCK_N * (s.K // 2) < OFFSET_SPAN, "BLOCK_N={BLOCK_N} rows of B exceed 2 GB"),
+        Rule(lambda c, s, d: (c.BLOCK_K >= SCALED_K) & (c.BLOCK_K % SCALED_K == 0),
+             "BLOCK_K={BLOCK_K} is no multiple of 256, the elements of K of a word of scales"),
+        one_of("matrix_instr_nonkdim", (16, 32)),
+        _wave_part_fits("BLOCK_M", "waves_m"),
+        _wave_part_fits("BLOCK_N", "waves_n"),
+        Rule(lambda c, s, d: c.waves_m * c.waves_n <= MAX_WAVES, "waves_m={waves_m} x waves_n={waves_n} exceeds 16"),
+        Rule(_stages_fit, "num_stages={num_stages} of BLOCK_M={BLOCK_M} x BLOCK_K={BLOCK_K} exceed the LDS"),
+        Rule(_accumulators_fit, "BLOCK_M={BLOCK_M} x BLOCK_N={BLOCK_N} accumulators exceed the registers"),
+        *SPLIT_RULES,
+        multiple("REDUCE_BLOCK_M", 1),
+        multiple("REDUCE_BLOCK_N", 16),
+        *HIP_QUANTIZE_RULES,
+    )  # fmt: skip
+
+
+GEMM_SOURCE: Final = "gemm.hip"
+GEMM_SYMBOL: Final = "mxfp4_gemm"
+GEMM_POINTERS: Final = ("codes_ptr", "a_scale_ptr", "b_ptr", "b_scale_ptr", "out_ptr")
+GEMM_INTEGERS: Final = ("M", "N", "K", "stride_om", "split_k", "GROUP_M", "num_xcds")
+STORE_OUT, STORE_SLICES = 0, 1  # values of the macro STORE
+
+
+def staged_hip(shape: GemmShape, config: StagedHipConfig, stride_am: int) -> Program:
+    """Quantise in HIP, multiply in HIP, and sum where K is split."""
+    split = config.split_k > 1
+    gemm = KernelCall(
+        gemm_kernel(config),
+        (cdiv(shape.M, config.BLOCK_M) * cdiv(shape.N, config.BLOCK_N), config.split_k, 1),
+        {"codes_ptr": "a_codes", "a_scale_ptr": "a_scale", "b_ptr": "b", "b_scale_ptr": "b_scale",
+         "out_ptr": "slices" if split else "out", "M": shape.M, "N": shape.N, "K": shape.K, "stride_om": shape.N,
+         "split_k": config.split_k, "GROUP_M": config.GROUP_M, "num_xcds": config.num_xcds},
+        {},
+        TileCoverage(
+            shape.M, shape.N, config.BLOCK_M, config.BLOCK_N, config.GROUP_M, config.num_xcds, config.split_k
+        ),
+    )  # fmt: skip
+    buffers = (*io_buffers(shape), *packed_buffers(shape))
+    calls = (quantize_hip_call(shape, config.QUANT_THREADS, config.QUANT_GROUPS, config.QUANT_VECTOR, stride_am), gemm)
+    if not split:
+        return Program(buffers, calls)
+    return summed(shape, buffers, calls, config.split_k, config.REDUCE_BLOCK_M, config.REDUCE_BLOCK_N)
+
+
+def gemm_kernel(config: StagedHipConfig) -> HipKernel:
+    """The GEMM of ``kernels/hip`` for these template parameters; every shape shares its build."""
+    return HipKernel(
+        name=GEMM_SYMBOL,
+        arg_names=(*GEMM_POINTERS, *GEMM_INTEGERS),
+        threads=64 * config.waves_m * config.waves_n,
+        source=GEMM_SOURCE,
+        defines={
+            "BLOCK_M": config.BLOCK_M, "BLOCK_N": config.BLOCK_N, "BLOCK_K": config.BLOCK_K,
+            "WAVES_M": config.waves_m, "WAVES_N": config.waves_n, "NUM_STAGES": config.num_stages,
+            "MFMA": config.matrix_instr_nonkdim, "STORE": STORE_SLICES if config.split_k > 1 else STORE_OUT,
+        },
+        arg_types=(*_types("ptr", GEMM_POINTERS), *_types("i32", GEMM_INTEGERS)),
+    )  # fmt: skip
+
+
+def _types(kind: ArgumentType, names: tuple[str, ...]) -> tuple[ArgumentType, ...]:
+    return (kind,) * len(names)

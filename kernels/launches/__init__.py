@@ -1,0 +1,1 @@
+"""Programs: buffers, launches, and which workgroups compute what."""

@@ -1,0 +1,1 @@
+"""MXFP4 itself: arithmetic, layouts, packed weights, the reference product."""

@@ -1,0 +1,137 @@
+"""PackedWeight: an MXFP4 weight [N, K] in the byte order that the kernels read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from kernels.mxfp4.layouts import padded_scale_shape, shuffle_scales, shuffle_weight, unshuffle_scales, unshuffle_weight
+from kernels.mxfp4.numerics import Mxfp4Tensor, Rule, quantize
+from kernels.problem import BLOCK, GemmShape
+
+Layout = Literal["shuffled"]
+
+
+@dataclass(frozen=True, eq=False)
+class PackedWeight:
+    """B of ``C[M, N] = A[M, K] @ B[N, K].T``, quantised and shuffled. Owns nothing beyond its two tensors.
+
+    Args:
+        data: [N, K // 2] uint8, contiguous, in the order of :func:`kernels.mxfp4.layouts.weight_offset`.
+        scale: [pad256(N), pad8(K // 32)] uint8, contiguous, in that of :func:`kernels.mxfp4.layouts.scale_offset`.
+        N: Logical rows.
+        K: Logical columns.
+        layout: Byte order of both tensors.
+
+    Raises:
+        TypeError: A tensor is not uint8.
+        ValueError: N or K is not a positive multiple of 64, or a tensor has another shape, gaps or
+            another device.
+    """
+
+    data: torch.Tensor
+    scale: torch.Tensor
+    N: int
+    K: int
+    layout: Layout = "shuffled"
+
+    def __post_init__(self) -> None:
+        """Check extents, dtypes and devices."""
+        _check_extents(self.N, self.K)
+        if self.layout != "shuffled":
+            raise ValueError(f"unknown layout {self.layout!r}: use 'shuffled'")
+        _check_tensor("data", self.data, (self.N, self.K // 2))
+        _check_tensor("scale", self.scale, padded_scale_shape(self.N, self.K // BLOCK))
+        if self.data.device != self.scale.device:
+            raise ValueError(f"data is on {self.data.device}, scale on {self.scale.device}")
+
+    @classmethod
+    def from_dense(cls, weight: torch.Tensor, rule: Rule = "even") -> PackedWeight:
+        """Quantise and shuffle ``weight`` [N, K] (bfloat16, float16 or float32).
+
+        Raises:
+            TypeError: ``weight`` has another dtype.
+            ValueError: ``weight`` is no matrix, or N or K is not a positive multiple of 64.
+        """
+        if weight.ndim != 2:
+            raise ValueError(f"weight must be a matrix [N, K], got {tuple(weight.shape)}")
+        _check_extents(*weight.shape)
+        quantized = quantize(weight, rule)
+        return cls.from_packed(quantized.codes, quantized.scales)
+
+    @classmethod
+    def from_packed(cls, codes: torch.Tensor, scales: torch.Tensor) -> PackedWeight:
+        """Shuffle ``codes`` [N, K // 2] and ``scales`` [N, K // 32], both in natural order.
+
+        Args:
+            codes: uint8 or float4_e2m1fn_x2, the even k in the low nibble.
+            scales: uint8 or float8_e8m0fnu.
+
+        Raises:
+            TypeError: A tensor has another dtype.
+            ValueError: The shapes disagree, or N or K is not a positive multiple of 64.
+        """
+        packed = Mxfp4Tensor(_as_bytes("codes", codes), _as_bytes("scales", scales))
+        if packed.codes.ndim != 2:
+            raise ValueError(f"codes must be a matrix [N, K//2], got {tuple(packed.codes.shape)}")
+        N = packed.codes.shape[0]
+        _check_extents(N, packed.K)
+        return cls(shuffle_weight(packed.codes), shuffle_scales(packed.scales), N=N, K=packed.K)
+
+    @classmethod
+    def from_shuffled(cls, data: torch.Tensor, scale: torch.Tensor, *, N: int, K: int) -> PackedWeight:
+        """Wrap tensors that are shuffled already, without a copy: later writes to them are seen.
+
+        Args:
+            data: [N, K // 2] uint8 or float4_e2m1fn_x2 (the competition's ``B_shuffle``).
+            scale: [pad256(N), pad8(K // 32)] uint8 or float8_e8m0fnu (``B_scale_sh``).
+            N: Logical rows.
+            K: Logical columns: elements, not bytes.
+
+        Raises:
+            TypeError: A tensor has another dtype.
+            ValueError: An extent is wrong, or a tensor is not contiguous.
+        """
+        return cls(_as_bytes("data", data), _as_bytes("scale", scale), N=N, K=K)
+
+    @property
+    def device(self) -> torch.device:
+        """Where both tensors lie."""
+        return self.data.device
+
+    def to(self, device: torch.device | str) -> PackedWeight:
+        """Return this weight on ``device``; tensors that lie there already are shared."""
+        return replace(self, data=self.data.to(device), scale=self.scale.to(device))
+
+    def unshuffled(self) -> Mxfp4Tensor:
+        """Return copies of the codes [N, K // 2] and scales [N, K // 32] in natural order."""
+        scales = unshuffle_scales(self.scale, self.N, self.K // BLOCK)
+        return Mxfp4Tensor(unshuffle_weight(self.data), scales)
+
+    def dequantize(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Return the values [N, K]; float32 is exact below 2**128, float64 everywhere."""
+        return self.unshuffled().dequantize(dtype)
+
+
+def _check_extents(N: int, K: int) -> None:
+    """Raise ValueError unless kernels exist for a weight [N, K], whatever M is."""
+    GemmShape(M=1, N=N, K=K)
+
+
+def _as_bytes(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """Return ``tensor`` seen as uint8, without a copy."""
+    if tensor.dtype not in (torch.uint8, torch.float4_e2m1fn_x2, torch.float8_e8m0fnu):
+        raise TypeError(f"{name} must be uint8, float4_e2m1fn_x2 or float8_e8m0fnu, got {tensor.dtype}")
+    return tensor.view(torch.uint8)
+
+
+def _check_tensor(name: str, tensor: torch.Tensor, shape: tuple[int, int]) -> None:
+    """Raise unless ``tensor`` is contiguous uint8 of ``shape``."""
+    if tensor.dtype != torch.uint8:
+        raise TypeError(f"{name} must be uint8, got {tensor.dtype}")
+    if tensor.shape != shape:
+        raise ValueError(f"{name} must be {list(shape)}, got {list(tensor.shape)}")
+    if not tensor.is_contiguous():
+        raise ValueError(f"{name} must be contiguous, got strides {tensor.stride()}")

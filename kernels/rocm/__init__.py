@@ -1,0 +1,1 @@
+"""ROCm without Triton: compilers, code objects, loading and launching them."""

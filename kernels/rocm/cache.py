@@ -1,0 +1,189 @@
+"""HIP builds kept on disk, by the content that decides them, failed ones included: each is made once a machine.
+
+One file a build, under :func:`kernels.rocm.compiler.build_key`, in the user's cache folder. A file is written under
+a temporary name and renamed. Processes and threads that want the same build wait for the first of them; the lock
+ends with its process. A file that cannot be read whole counts as absent. Of a folder that cannot be written, what it
+has is used; the rest is built into what :func:`~kernels.disk.writable_cache` names.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from filelock import FileLock
+
+from kernels.device import GFX950
+from kernels.disk import default_cache, replace_file, writable_cache
+from kernels.errors import InputError, TimedOutError
+from kernels.launches.kernels import HipKernel
+from kernels.rocm.compiler import (
+    SOURCES,
+    HipBuild,
+    HipCompileError,
+    HipCompiler,
+    assemble,
+    build_key,
+    compile_hip,
+    find_compiler,
+)
+
+SCHEMA: Final = 1
+_UNREADABLE: Final = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError)  # of a torn or foreign file
+Failure = HipCompileError | TimedOutError  # what the same sources and compiler will meet again
+
+
+@dataclass(frozen=True)
+class HipCache:
+    """Builds on disk.
+
+    Args:
+        folder: Where they lie; created on the first build.
+        sources: Folder of the HIP sources.
+    """
+
+    folder: Path = field(default_factory=lambda: default_cache() / "hip")
+    sources: Path = SOURCES
+
+    def build(
+        self,
+        kernel: HipKernel,
+        arch: str = GFX950.arch,
+        compiler: HipCompiler | None = None,
+        log: Path | None = None,
+    ) -> HipBuild:
+        """As :func:`~kernels.rocm.compiler.compile_hip`, answered from the folder where possible.
+
+        Raises:
+            HipCompileError: The compiler rejects it, now or when it was first asked.
+            TimedOutError: It did not end in time, now or when it was first asked.
+            KernelError: The compiler was killed; the next call tries again.
+            InputError: There is no compiler, no such source, or no folder that has room and can be written.
+        """
+        compiler = compiler or find_compiler()
+        key = build_key(kernel, arch, compiler, self.sources)
+
+        def make() -> HipBuild:
+            return compile_hip(kernel, arch, compiler, log, self.sources)
+
+        return _result(self.load(key) or self._writable()._make(key, make))
+
+    def code_object(self, kernel: HipKernel, arch: str = GFX950.arch, compiler: HipCompiler | None = None) -> bytes:
+        """The ELF of :meth:`build`, assembled from its text; raises as that does."""
+        compiler = compiler or find_compiler()
+        build = self.build(kernel, arch, compiler)
+        key = _digest([build.assembly, arch, compiler.version])
+        return self._assembled(key) or self._writable()._assemble(key, build.assembly, arch, compiler)
+
+    def load(self, key: str) -> HipBuild | Failure | None:
+        """What was stored under ``key``; None if nothing whole was."""
+        try:
+            record = json.loads(gzip.decompress(self._path(key).read_bytes()))
+            if record["schema"] != SCHEMA or record["key"] != key or record["digest"] != _digest(record["result"]):
+                return None
+            return _from_json(record["result"])
+        except _UNREADABLE:
+            return None
+
+    def _writable(self) -> HipCache:
+        """This cache, or the one that takes what this one cannot."""
+        return replace(self, folder=writable_cache(self.folder))
+
+    def _assembled(self, key: str) -> bytes | None:
+        """The code object under ``key``; None if nothing whole is there."""
+        try:
+            return _verified(self._path(key, ".co").read_bytes())
+        except _UNREADABLE:
+            return None
+
+    def _assemble(self, key: str, assembly: str, arch: str, compiler: HipCompiler) -> bytes:
+        """Assemble and keep, unless that was done before."""
+        known = self._assembled(key)
+        if known is not None:
+            return known
+        content = assemble(assembly, arch, compiler)
+        self._keep(self._path(key, ".co"), content + sha256(content).digest())
+        return content
+
+    def _make(self, key: str, make: Callable[[], HipBuild]) -> HipBuild | Failure:
+        """Build and keep, unless another process or thread does so first."""
+        path = self._path(key)
+        with _named(self.folder):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(path.with_suffix(".lock"))
+            lock.acquire()
+        try:
+            known = self.load(key)
+            if known is None:
+                known = _attempt(make)
+                result = _to_json(known)
+                record = {"schema": SCHEMA, "key": key, "digest": _digest(result), "result": result}
+                self._keep(path, gzip.compress(json.dumps(record).encode(), compresslevel=5, mtime=0))
+            return known
+        finally:
+            lock.release()
+
+    def _keep(self, path: Path, content: bytes) -> None:
+        with _named(self.folder):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, content)
+
+    def _path(self, key: str, suffix: str = ".json.gz") -> Path:
+        return self.folder / key[:2] / f"{key}{suffix}"
+
+
+@contextmanager
+def _named(folder: Path) -> Iterator[None]:
+    """Name the folder, and the cure, where it cannot be used."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror}; set XDG_CACHE_HOME to a folder you may write") from error
+
+
+def _attempt(make: Callable[[], HipBuild]) -> HipBuild | Failure:
+    try:
+        return make()
+    except (HipCompileError, TimedOutError) as error:
+        return error
+
+
+def _result(known: HipBuild | Failure) -> HipBuild:
+    if isinstance(known, HipBuild):
+        return known
+    raise known
+
+
+def _to_json(known: HipBuild | Failure) -> dict[str, Any]:
+    if isinstance(known, HipBuild):
+        return {"outcome": "ok", "build": asdict(known)}
+    output = known.output if isinstance(known, HipCompileError) else ""
+    return {"outcome": known.outcome, "message": str(known), "output": output}
+
+
+def _from_json(result: dict[str, Any]) -> HipBuild | Failure:
+    if result["outcome"] == "ok":
+        return HipBuild(**result["build"])
+    if result["outcome"] == TimedOutError.outcome:
+        return TimedOutError(result["message"])
+    return HipCompileError(result["message"], result["output"])
+
+
+def _digest(value: object) -> str:
+    """Tells a record that was altered from one that was written."""
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _verified(stored: bytes) -> bytes:
+    size = sha256().digest_size
+    content = stored[:-size]
+    if sha256(content).digest() != stored[-size:]:
+        raise ValueError("altered")
+    return content

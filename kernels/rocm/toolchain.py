@@ -1,0 +1,60 @@
+"""Where the programs of ROCm and LLVM are looked for: the variables that name an install, PATH, AMD's usual folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+LLVM_OLDEST: Final = 20  # the first LLVM that knows gfx950
+LLVM_NEWEST: Final = 30  # the highest version suffix that is looked for
+ROCM_VARIABLES: Final = ("HIP_PATH", "ROCM_PATH", "ROCM_HOME")
+ROCM_DEFAULT: Final = Path("/opt/rocm")  # where AMD's packages install
+PROBE_TIMEOUT_S: Final = 20.0
+
+
+def rocm_folders() -> tuple[Path, ...]:
+    """Folders that may hold ROCm, best first; none of them need exist."""
+    named = (os.environ.get(variable) for variable in ROCM_VARIABLES)
+    return tuple(dict.fromkeys((*(Path(folder) for folder in named if folder), ROCM_DEFAULT)))
+
+
+def rocm_tools(name: str) -> Iterator[str]:
+    """Paths of ROCm's program ``name``: of the named installs, on PATH, in the usual folder."""
+    *named, usual = (str(folder / "bin" / name) for folder in rocm_folders())
+    yield from _existing(*named, name, usual)
+
+
+def llvm_tools(name: str) -> Iterator[str]:
+    """Paths of LLVM's program ``name``: ROCm's, the newest with a version suffix, the plain one."""
+    versioned = (f"{name}-{version}" for version in range(LLVM_NEWEST, LLVM_OLDEST - 1, -1))
+    yield from _existing(*(str(folder / "llvm" / "bin" / name) for folder in rocm_folders()), *versioned, name)
+
+
+def llvm_tool(name: str) -> Path | None:
+    """The first of :func:`llvm_tools` that is of LLVM 20 or newer, or None."""
+    recent = (found for found in llvm_tools(name) if _llvm_version(found) >= LLVM_OLDEST)
+    return next(map(Path, recent), None)
+
+
+def said(program: str, argument: str) -> str:
+    """Standard output of ``program argument``; "" where it cannot be run."""
+    try:
+        done = subprocess.run([program, argument], capture_output=True, text=True, check=False, timeout=PROBE_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+def _llvm_version(tool: str) -> int:
+    """Major version that ``tool`` prints; 0 if it prints none."""
+    match = re.search(r"LLVM version (\d+)", said(tool, "--version"))
+    return int(match[1]) if match else 0
+
+
+def _existing(*places: str) -> Iterator[str]:
+    return (found for found in map(shutil.which, places) if found is not None)

@@ -1,0 +1,1 @@
+"""From a call to its launches: operands, planner, plan, runner, graphs."""

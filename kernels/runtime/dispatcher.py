@@ -1,0 +1,176 @@
+"""The dispatcher: from the tensors of a call to the launches of the kernel that a table chose for its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+
+from kernels.device import DeviceKey
+from kernels.errors import InputError
+from kernels.families.defaults import default_choice
+from kernels.mxfp4.weights import PackedWeight
+from kernels.problem import GemmShape
+from kernels.runtime import interpreter
+from kernels.runtime.graphs import GraphCache, Pointers
+from kernels.runtime.operands import Operands, check_shuffled, operands
+from kernels.runtime.plan import LIMIT_BYTES
+from kernels.runtime.planner import Choice, Planned, Planner, Statistics
+from kernels.runtime.runner import Compile, compile_call, interpret_call
+from kernels.tables import Lookup, lookup
+from kernels.tables.misses import MissRecorder
+from kernels.tables.rows import TunedTable
+from kernels.tables.sources import TableSource
+
+
+@dataclass(frozen=True, eq=False)
+class Dispatcher:
+    """Serves shapes on one kind of device from one table. Safe to share between threads, streams and equal GPUs.
+
+    Args:
+        device: Where the kernels run.
+        table: Tuned rows for ``device``; None serves every shape by the defaults.
+        deterministic_only: Pass over rows whose result may differ in the last bit between runs.
+        sources: The files that ``table`` was read from, and those that serve another device.
+        misses: Where shapes without a row are recorded.
+        compile_call: Makes runners; default: the compiler, or the interpreter where it was switched on.
+        workspace_limit_bytes: Of one call; a product that needs more is computed in parts.
+        graphs: Captured products; default: of the GPU's runtime.
+    """
+
+    device: DeviceKey
+    table: TunedTable | None = None
+    deterministic_only: bool = False
+    sources: tuple[TableSource, ...] = ()
+    misses: MissRecorder | None = None
+    compile_call: Compile | None = None
+    workspace_limit_bytes: int = LIMIT_BYTES
+    graphs: GraphCache = field(default_factory=GraphCache)
+    _planner: Planner = field(init=False)
+    _needs_gpu: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the planner."""
+        compiler = self.compile_call or (interpret_call if interpreter.interpreting() else compile_call)
+        planner = Planner(self.device, self.choose, compiler, self.workspace_limit_bytes, self.misses)
+        object.__setattr__(self, "_planner", planner)
+        object.__setattr__(self, "_needs_gpu", compiler is compile_call)
+
+    def choose(self, shape: GemmShape) -> Choice:
+        """The table's row for ``shape``, or the default where there is none; what ``gemm`` runs."""
+        if self.table is None:
+            found = Lookup(None, "miss", f"no table for {self.device}")
+        else:
+            found = lookup(self.table, shape, deterministic_only=self.deterministic_only)
+        if found.row is not None:
+            return Choice(found.row.family, found.row.config, found)
+        return Choice(*default_choice(shape, self.device), found)
+
+    @property
+    def statistics(self) -> Statistics:
+        """How many calls each kind of answer served so far."""
+        return self._planner.statistics()
+
+    def gemm(
+        self,
+        a: torch.Tensor,
+        weight: PackedWeight,
+        *,
+        out: torch.Tensor | None = None,
+        graph: bool | None = None,
+    ) -> torch.Tensor:
+        """Compute ``Q(a) @ weight.T`` with the kernel chosen for the shape, on the current stream.
+
+        Args:
+            a: [..., K] bfloat16 on the weight's device; rows may be strided. No rows give no launch.
+            weight: [N, K].
+            out: [..., N] bfloat16, contiguous, on the same device; allocated if not given.
+            graph: Replay the launches as a captured graph where the addresses recur, see :mod:`kernels.runtime.graphs`;
+                default: where the table's row says so.
+
+        Returns:
+            ``out``, or a new tensor.
+
+        Raises:
+            ValueError: A tensor has another shape, dtype, layout or device, or needs a gradient.
+            InputError: The tensors are on the CPU, and the interpreter was not switched on.
+            RuntimeError: The caller captures a graph and the shape has no plan yet; see :meth:`prepare`.
+        """
+        seen = operands(a, weight.N, weight.K, out)
+        if seen.M:
+            planned, pointers, index = self._planned(seen, weight.data, weight.scale, weight.N, weight.K)
+            wanted = planned.graph if graph is None else graph
+            if not (wanted and self.graphs.run(planned.plan, weight, seen, pointers, index)):
+                _launch(planned, pointers, weight.data, index)
+        return seen.result
+
+    def gemm_shuffled(
+        self, a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor, *, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Like :meth:`gemm`, without graphs, for a weight given as the two tensors of a ``PackedWeight``."""
+        N, K = check_shuffled(data, scale)
+        seen = operands(a, N, K, out)
+        if seen.M:
+            planned, pointers, index = self._planned(seen, data, scale, N, K)
+            _launch(planned, pointers, data, index)
+        return seen.result
+
+    def prepare(self, weight: PackedWeight, rows: Iterable[int]) -> None:
+        """Choose, compile and load the kernels for ``weight`` at each M of ``rows``, so that no call has to.
+
+        That holds for contiguous operands at multiples of 16 bytes; others get their plan with the first call.
+
+        Raises:
+            InputError: The weight is on the CPU, and the interpreter was not switched on.
+        """
+        for M in rows:
+            self.planned(M, weight)
+
+    def planned(self, M: int, weight: PackedWeight) -> Planned:
+        """The plan of calls with M contiguous, aligned rows; compiled now if there is none."""
+        index = weight.data.get_device()
+        if index < 0 and self._needs_gpu:
+            raise _no_kernel_on_cpu()
+        return self._planner.planned((M, weight.N, weight.K, weight.K, 0, index))
+
+    def note(self, shape: GemmShape) -> None:
+        """Record ``shape`` as missed if no row serves it, without planning it: somebody else computes it."""
+        self._planner.note(shape)
+
+    def _planned(
+        self, seen: Operands, data: torch.Tensor, scale: torch.Tensor, N: int, K: int
+    ) -> tuple[Planned, Pointers, int]:
+        """The plan for a call, counted; the addresses of the four tensors; and the GPU that they are on."""
+        index = data.get_device()
+        if seen.a.get_device() != index or (index < 0 and seen.a.device != data.device):
+            raise ValueError(f"a is on {seen.a.device}, the weight on {data.device}")
+        if index < 0 and self._needs_gpu:
+            raise _no_kernel_on_cpu()
+        pointers = (seen.a.data_ptr(), data.data_ptr(), scale.data_ptr(), seen.out.data_ptr())
+        misaligned = 0
+        if (pointers[0] | pointers[1] | pointers[2] | pointers[3]) & 15:
+            misaligned = sum(bool(pointer & 15) << bit for bit, pointer in enumerate(pointers))
+        planned = self._planner.planned((seen.M, N, K, seen.stride_am, misaligned, index))
+        planned.calls += 1
+        return planned, pointers, index
+
+
+def _no_kernel_on_cpu() -> InputError:
+    cure = "move it to a GPU, or set TRITON_INTERPRET=1 before importing; mxfp4_gemm computes the reference there"
+    return InputError(f"the weight is on the CPU, for which no kernel is compiled; {cure}")
+
+
+def _launch(planned: Planned, pointers: Pointers, data: torch.Tensor, index: int) -> None:
+    """Launch on GPU ``index``, or interpret where there is none (-1).
+
+    The workspace is free for the stream's next call as soon as this one returns.
+    """
+    size = planned.plan.workspace_bytes
+    workspace = data.new_empty(size) if size else None
+    addresses = (*pointers, 0 if workspace is None else workspace.data_ptr())
+    if planned.only_device or index == torch.cuda.current_device():
+        planned.plan.run(addresses)
+    else:  # kernels go to the current device, wherever the tensors are
+        with torch.cuda.device(index):
+            planned.plan.run(addresses)

@@ -1,0 +1,229 @@
+"""Replay of captured launches, for products of several kernels whose time is the launching: opt-in, bounded.
+
+A captured product reads and writes the caller's own tensors, at the addresses of the call that it was captured for,
+and is replayed for calls with exactly these addresses: nothing is copied, and the caller's stream alone orders it with
+the work before and after. Addresses recur wherever the same calls follow one another, as in the steps of a decoding
+loop, whose tensors torch's allocator puts in the same places, and wherever the caller keeps its buffers. A call with
+addresses that were not seen lately is launched plainly. The rejected alternative, buffers with fixed addresses and
+copies in and out, makes three launches where the product itself has one to three.
+
+While a product is captured, CUDA refuses other threads that synchronise the whole device, and torch those that draw
+random numbers on the GPU. Two calls on the buffers to come capture ahead of time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from triton.runtime import driver
+
+from kernels.mxfp4.weights import PackedWeight
+from kernels.runtime.operands import Operands
+from kernels.runtime.plan import Plan
+
+LOGGER = logging.getLogger(__name__)
+MAX_GRAPHS = 1024  # of one dispatcher: three batch sizes of a model with 300 layers; the least recently used goes first
+MAX_ROWS = 64  # above, the kernels take longer than their launches
+RECENT = 8  # calls of a weight among which a second one with the same addresses is looked for
+Pointers = tuple[int, int, int, int]  # addresses of a, data, scale and out
+
+
+class CaptureError(Exception):
+    """The launches could not be captured; a plain launch is still possible."""
+
+
+class GraphBackend(Protocol):
+    """What captures and replays: the GPU's runtime, or a stand-in for tests."""
+
+    def available(self, index: int) -> bool:
+        """Whether replay is possible on GPU ``index`` now; not while the caller captures a graph of its own."""
+
+    def stream(self, index: int) -> int:
+        """Handle of the caller's current stream."""
+
+    def capture(self, launch: Callable[[], None], index: int) -> Callable[[], None]:
+        """Capture what ``launch`` launches, without running it; the result replays it on the current stream.
+
+        Raises:
+            CaptureError: The runtime refused.
+        """
+
+
+@dataclass(frozen=True)
+class CudaGraphs:
+    """CUDA and HIP graphs through torch.
+
+    Torch hands out its 32 streams of a priority in turn, so a new stream for each capture would soon be one that
+    another thread works on. Captures therefore keep one stream a device, of the priority that callers rarely use.
+    """
+
+    _streams: dict[int, torch.cuda.Stream] = field(default_factory=dict)
+
+    def available(self, index: int) -> bool:
+        """Whether there is a GPU (index -1: none) and the caller is not capturing a graph of its own."""
+        return index >= 0 and not torch.cuda.is_current_stream_capturing()
+
+    def stream(self, index: int) -> int:
+        """Handle of the caller's current stream, as Triton asks for it: ten times cheaper than a Stream object."""
+        handle: int = driver.active.get_current_stream(index)
+        return handle
+
+    def capture(self, launch: Callable[[], None], index: int) -> Callable[[], None]:
+        """Capture on a stream of its own; other threads may go on launching and allocating meanwhile.
+
+        Raises:
+            CaptureError: The runtime refused.
+        """
+        if index not in self._streams:
+            self._streams[index] = torch.cuda.Stream(index, priority=-1)  # type: ignore[no-untyped-call]
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.stream(self._streams[index]):
+                graph.capture_begin(capture_error_mode="thread_local")
+                try:
+                    launch()
+                finally:
+                    graph.capture_end()
+        except RuntimeError as error:
+            raise CaptureError(str(error)) from error
+        replay: Callable[[], None] = graph.replay
+        return replay
+
+
+@dataclass(frozen=True, eq=False)
+class Workspace:
+    """Memory between the kernels of a product, shared by the graphs of one stream: a replay is one unit of its order.
+
+    Args:
+        memory: Bytes.
+    """
+
+    memory: torch.Tensor
+
+
+@dataclass(eq=False)
+class _Captured:
+    """A graph, with the memory that it needs."""
+
+    replay: Callable[[], None]
+    workspace: Workspace | None
+    used: int = 0
+
+
+Key = tuple[int, ...]  # M, row stride of A, the stream's handle, the four addresses
+
+
+@dataclass(frozen=True, eq=False)
+class _OfWeight:
+    graphs: dict[Key, _Captured] = field(default_factory=dict)
+    recent: deque[Key] = field(default_factory=lambda: deque(maxlen=RECENT))
+    refused: set[int] = field(default_factory=set)  # values of M whose capture failed: it is not tried again
+
+
+@dataclass(frozen=True, eq=False)
+class GraphCache:
+    """Captured products by weight, stream and addresses; at most ``limit`` of them, freed with the weight.
+
+    Args:
+        backend: What captures.
+        limit: Graphs kept.
+    """
+
+    backend: GraphBackend = field(default_factory=CudaGraphs)
+    limit: int = MAX_GRAPHS
+    _by_weight: weakref.WeakKeyDictionary[PackedWeight, _OfWeight] = field(default_factory=weakref.WeakKeyDictionary)
+    _workspaces: weakref.WeakValueDictionary[tuple[int, int, int], Workspace] = field(
+        default_factory=weakref.WeakValueDictionary
+    )
+    _clock: itertools.count[int] = field(default_factory=itertools.count)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __len__(self) -> int:
+        """Graphs held now."""
+        with self._lock:
+            return sum(len(mine.graphs) for mine in self._by_weight.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the workspaces that the graphs hold; those of one stream and size share theirs."""
+        with self._lock:
+            return sum(workspace.memory.numel() for workspace in list(self._workspaces.values()))
+
+    def run(self, plan: Plan, weight: PackedWeight, seen: Operands, pointers: Pointers, index: int) -> bool:
+        """Run ``plan`` by replay; the second of two near calls with the same addresses captures first.
+
+        Args:
+            plan: What to capture.
+            weight: Whose memory the kernels read in place.
+            seen: The caller's tensors.
+            pointers: The addresses of this call.
+            index: The GPU, -1 if there is none.
+
+        Returns:
+            False where nothing was done: more than ``MAX_ROWS`` rows, no GPU, the caller captures a graph of its own,
+            addresses that are new, or a capture that failed, now or before.
+        """
+        if seen.M > MAX_ROWS or not self.backend.available(index):
+            return False
+        key = (seen.M, seen.stride_am, self.backend.stream(index), *pointers)
+        mine = self._by_weight.get(weight)
+        captured = None if mine is None else mine.graphs.get(key)
+        if captured is None:
+            captured = self._seen_again(plan, weight, key)
+        if captured is None:
+            return False
+        captured.used = next(self._clock)
+        captured.replay()
+        return True
+
+    def _seen_again(self, plan: Plan, weight: PackedWeight, key: Key) -> _Captured | None:
+        """The graph for ``key``, captured now if a recent call had it; None where it is new or was refused."""
+        with self._lock:
+            mine = self._by_weight.setdefault(weight, _OfWeight())
+            captured = mine.graphs.get(key)  # another thread may have been faster
+            if captured is not None or key[0] in mine.refused:
+                return captured
+            if key not in mine.recent:
+                mine.recent.append(key)
+                return None
+            try:
+                captured = mine.graphs[key] = self._capture(plan, weight, key)
+            except CaptureError as error:
+                mine.refused.add(key[0])
+                shape = f"{key[0]}x{weight.N}x{weight.K}"
+                LOGGER.warning("%s is not replayed as a graph (%s); plain launches serve", shape, error)
+                return None
+            captured.used = next(self._clock)
+            self._evict()
+            return captured
+
+    def _capture(self, plan: Plan, weight: PackedWeight, key: Key) -> _Captured:
+        index, (_, _, stream, a, data, scale, out) = weight.data.get_device(), key
+        workspace = self._workspace(weight, index, stream, plan.workspace_bytes)
+        addresses = (a, data, scale, out, 0 if workspace is None else workspace.memory.data_ptr())
+        return _Captured(self.backend.capture(lambda: plan.run(addresses), index), workspace)
+
+    def _workspace(self, weight: PackedWeight, index: int, stream: int, size: int) -> Workspace | None:
+        if not size:
+            return None
+        place = (index, stream, size)
+        workspace = self._workspaces.get(place)
+        if workspace is None:
+            workspace = self._workspaces[place] = Workspace(weight.data.new_empty(size))
+        return workspace
+
+    def _evict(self) -> None:
+        while len(self) > self.limit:
+            graphs, key = min(
+                ((mine.graphs, key) for mine in list(self._by_weight.values()) for key in mine.graphs),
+                key=lambda item: item[0][item[1]].used,
+            )
+            del graphs[key]

@@ -1,0 +1,178 @@
+"""A product made ready to run again and again: its launches and the workspace they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kernels.config import KernelConfig
+from kernels.families import FAMILIES
+from kernels.launches.program import Buffer, KernelCall, Program
+from kernels.problem import GemmShape
+from kernels.runtime.runner import TORCH_DTYPES, Compile, PointerSpec, Runner
+
+CALLER = ("a", "b", "b_scale", "out")  # the tensors of a call; the workspace allocation follows as the fifth
+WORKSPACE = len(CALLER)
+BF16_BYTES = 2
+Addresses = tuple[int, int, int, int, int]  # of a, b, b_scale, out and the workspace
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a plan depends on besides the configuration.
+
+    Args:
+        shape: Problem.
+        stride_am: Elements between rows of A.
+        misaligned: Bit i is set where the address of ``CALLER[i]`` is no multiple of 16.
+    """
+
+    shape: GemmShape
+    stride_am: int
+    misaligned: int = 0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel with its arguments.
+
+    Args:
+        run: Compiled and loaded kernel.
+        arguments: All of them in order, 0 in place of an address.
+        slots: (position, index into :data:`Addresses`, bytes to add) of each address.
+    """
+
+    run: Runner
+    arguments: list[int | str | bool]
+    slots: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything about a shape's launches that does not change between calls. Knows no weight and no tensor.
+
+    Args:
+        launches: In order.
+        workspace_bytes: To allocate for each call; 0 if none.
+    """
+
+    launches: tuple[Launch, ...]
+    workspace_bytes: int
+
+    def run(self, addresses: Addresses) -> None:
+        """Launch on the current stream."""
+        for launch in self.launches:
+            arguments = launch.arguments.copy()
+            for position, source, offset in launch.slots:
+                arguments[position] = addresses[source] + offset
+            launch.run(*arguments)
+
+
+LIMIT_BYTES = 512 << 20  # of one call: a product that needs more is computed in parts, some rows of C at a time
+
+
+def build_plan(
+    family: str, config: KernelConfig, inputs: Inputs, compile_call: Compile, limit_bytes: int = LIMIT_BYTES
+) -> Plan:
+    """Compile and arrange what ``config`` needs.
+
+    Args:
+        family: Name in ``FAMILIES``.
+        config: Legal for the shape.
+        inputs: Shape, stride and alignment.
+        compile_call: Makes a runner of a launch.
+        limit_bytes: Bound of the workspace; beyond it rows are computed in parts.
+
+    Raises:
+        Exception: Whatever ``compile_call`` raises.
+    """
+    M, N, K = inputs.shape.M, inputs.shape.N, inputs.shape.K
+
+    def program(rows: int) -> Program:
+        return FAMILIES[family].program(GemmShape(rows, N, K), config, inputs.stride_am)
+
+    step = rows_of_a_part(M, program, limit_bytes)
+    launches: list[Launch] = []
+    workspace_bytes = 0
+    for first in range(0, M, step):
+        part = program(min(step, M - first))
+        before = {"a": first * inputs.stride_am * BF16_BYTES, "out": first * N * BF16_BYTES}
+        launches += _launches(part, before, inputs, compile_call)
+        workspace_bytes = max(workspace_bytes, layout(part.workspaces).bytes)
+    return Plan(tuple(launches), workspace_bytes)
+
+
+def _launches(program: Program, before: Mapping[str, int], inputs: Inputs, compile_call: Compile) -> list[Launch]:
+    """Launches of one part, whose rows begin ``before`` bytes after the start of A and of C."""
+    places = {name: (index, before.get(name, 0)) for index, name in enumerate(CALLER)}
+    places |= {name: (WORKSPACE, offset) for name, offset in layout(program.workspaces).offsets.items()}
+    pointers = _pointers(program, inputs)
+    return [_launch(call, places, compile_call(call, pointers)) for call in program.calls]
+
+
+def _launch(call: KernelCall, places: Mapping[str, tuple[int, int]], run: Runner) -> Launch:
+    arguments: list[int | str | bool] = []
+    slots: list[tuple[int, int, int]] = []
+    for position, name in enumerate(call.kernel.arg_names):
+        value = call.args[name] if name in call.args else call.constexprs[name]
+        if name in call.args and isinstance(value, str):
+            slots.append((position, *places[value]))
+            value = 0
+        arguments.append(value)
+    return Launch(run, arguments, tuple(slots))
+
+
+def _pointers(program: Program, inputs: Inputs) -> dict[str, PointerSpec]:
+    """What holds of each buffer's pointer. A part starts whole rows after the start, which keeps the alignment."""
+    found: dict[str, PointerSpec] = {}
+    for buffer in program.buffers:
+        size = buffer.bytes
+        if buffer.name == "a":
+            size = ((buffer.shape[0] - 1) * inputs.stride_am + buffer.shape[1]) * BF16_BYTES
+        aligned = buffer.name not in CALLER or not inputs.misaligned >> CALLER.index(buffer.name) & 1
+        found[buffer.name] = PointerSpec(TORCH_DTYPES[buffer.dtype], size, aligned)
+    return found
+
+
+ALIGNMENT_BYTES = 256  # of each workspace: whole cache lines (128 bytes on gfx950), and more than any vector access
+ROW_STEP = 256  # rows of a part are a multiple: the row padding of the scales, so that no tile spans two parts
+
+
+@dataclass(frozen=True)
+class WorkspaceLayout:
+    """Places of the workspaces in one allocation.
+
+    Args:
+        offsets: First byte of each, by name.
+        bytes: Of the allocation.
+    """
+
+    offsets: Mapping[str, int]
+    bytes: int
+
+
+def layout(buffers: tuple[Buffer, ...]) -> WorkspaceLayout:
+    """Place ``buffers`` one behind the other, aligned."""
+    offsets: dict[str, int] = {}
+    end = 0
+    for buffer in buffers:
+        offsets[buffer.name] = end
+        end += -(-buffer.bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    return WorkspaceLayout(offsets, end)
+
+
+def rows_of_a_part(M: int, program: Callable[[int], Program], limit_bytes: int = LIMIT_BYTES) -> int:
+    """Return the rows to compute at a time so that the workspaces stay within the limit; ``M`` if all fit.
+
+    A row of a table serves every larger M, and split-K slices grow with M: unbounded, a row tuned for M = 256 with
+    16 splits would ask for 15 GB at M = 32768, N = 7168.
+
+    Args:
+        M: Rows of C.
+        program: Program for a number of rows.
+        limit_bytes: What the workspaces of a part may take; a part has at least ``ROW_STEP`` rows whatever they need.
+    """
+    rows = M
+    while rows > ROW_STEP and layout(program(rows).workspaces).bytes > limit_bytes:
+        rows = -(-rows // 2 // ROW_STEP) * ROW_STEP
+    return rows

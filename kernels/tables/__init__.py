@@ -1,0 +1,73 @@
+"""Tuned tables: load, look up, merge and write the configurations that serve each shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kernels.problem import GemmShape
+from kernels.tables.file import dump_table, load_table, tables_folder, write_table
+from kernels.tables.merging import Change, MergeReport, merge
+from kernels.tables.rows import Layout, Made, OutDtype, TableRow, TunedTable, is_stale
+
+__all__ = [
+    "Change", "Layout", "Lookup", "Made", "MergeReport", "OutDtype", "TableRow", "TunedTable", "dump_table",
+    "is_stale", "load_table", "lookup", "merge", "tables_folder", "write_table",
+]  # fmt: skip
+How = Literal["exact", "bucket", "above", "miss"]
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Which row serves a shape, and why.
+
+    Args:
+        row: None where ``how`` is ``miss``.
+        how: ``exact``: the M asked for; ``bucket``: the next larger M; ``above``: the largest M; ``miss``.
+        explanation: One line for the user.
+    """
+
+    row: TableRow | None
+    how: How
+    explanation: str
+
+
+def lookup(
+    table: TunedTable,
+    shape: GemmShape,
+    *,
+    deterministic_only: bool = False,
+    layout: Layout = "shuffled",
+    out_dtype: OutDtype = "bfloat16",
+) -> Lookup:
+    """The row with the smallest M not below the asked one for its (N, K); beyond the largest M, the largest.
+
+    Where one M has a deterministic and a faster non-deterministic row, the faster serves unless
+    ``deterministic_only``. A row whose configuration cannot run ``shape`` is passed over.
+    """
+    asked = (shape.N, shape.K, layout, out_dtype)
+    found = [row for row in table.rows if (row.N, row.K, row.layout, row.out_dtype) == asked]
+    usable = [row for row in found if row.deterministic or not deterministic_only]
+    legal = [row for row in usable if row.config.check(shape, table.device) is None]
+    if not legal:
+        return Lookup(None, "miss", _why_missed(shape, found, usable))
+    row = min(legal, key=lambda row: (row.M < shape.M, abs(row.M - shape.M), row.rank))
+    return _hit(row, shape, lower=max((r.M for r in legal if r.M < row.M), default=0))
+
+
+def _hit(row: TableRow, shape: GemmShape, lower: int) -> Lookup:
+    place = f"N = {shape.N}, K = {shape.K}"
+    if row.M == shape.M:
+        return Lookup(row, "exact", f"the row for M = {row.M}, {place}")
+    if row.M > shape.M:
+        return Lookup(row, "bucket", f"the row for M = {row.M} serves {lower + 1}..{row.M} at {place}")
+    return Lookup(row, "above", f"M = {row.M} is the largest row at {place}; it serves every larger M")
+
+
+def _why_missed(shape: GemmShape, found: list[TableRow], usable: list[TableRow]) -> str:
+    cure = f"sweep {shape} and export"
+    if usable:
+        return f"no row for N = {shape.N}, K = {shape.K} can run M = {shape.M}; {cure}"
+    if found:
+        return f"no row for N = {shape.N}, K = {shape.K} is deterministic; {cure}"
+    return f"no row for N = {shape.N}, K = {shape.K}; {cure}"

@@ -1,0 +1,147 @@
+"""Tuned tables as YAML files. Reading names file, line, row, field and cure; writing is atomic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import yaml
+
+from kernels.config import KernelConfig, knob_limits
+from kernels.device import DeviceKey
+from kernels.disk import write_atomically
+from kernels.families import FAMILIES, Family
+from kernels.tables.rows import SCHEMA, Made, RowKey, TableRow, TunedTable
+from kernels.yaml_node import YamlNode, read_yaml
+
+_HEADER = """\
+# Tuned MXFP4 GEMM configurations of {device}: which one serves a shape, how fast, on whose word.
+# M, N, K: logical elements. A row serves every M up to its own; the largest M of an (N, K) serves all above.
+# time_us: measured median device time. predicted_us: by the timing model that made.protocol names.
+# Written by `run_search.py export`, which keeps a row unless a better evidenced or faster one is found.
+"""
+_REQUIRED = tuple(f.name for f in fields(TableRow) if f.default is MISSING)
+_OPTIONAL = tuple(f.name for f in fields(TableRow) if f.default is not MISSING)
+_MADE = tuple(f.name for f in fields(Made))
+
+
+def tables_folder() -> Path:
+    """Folder of the project's own tables, ``configs/tables``."""
+    return Path(__file__).resolve().parents[2] / "configs" / "tables"
+
+
+def load_table(path: Path) -> TunedTable:
+    """The table that ``path`` holds.
+
+    Raises:
+        InputError: One line: file, line, row, field, what is wrong, cure. The file is left as it is.
+    """
+    root = read_yaml(path, "sweep and export to make it")
+    top = root.mapping(("schema", "device", "entries"))
+    if top["schema"].integer() != SCHEMA:
+        top["schema"].fail(f"is not {SCHEMA}; use the version of this program that wrote the file")
+    device = _device(top["device"])
+    rows: dict[RowKey, tuple[TableRow, YamlNode]] = {}
+    for node in top["entries"].items("entry"):
+        row = _row(node, device)
+        if row.key in rows:
+            first = rows[row.key][1]
+            node.fail(f"{row.shape} has a row already, {first.field} in line {first.line}; keep one")
+        rows[row.key] = (row, node)
+    return TunedTable(device, tuple(row for row, _ in rows.values()))
+
+
+def dump_table(table: TunedTable) -> str:
+    """Text of the file: one entry a row, in the order of the keys; equal tables give equal texts."""
+    device = _flow({"arch": table.device.arch, "cu_count": table.device.cu_count})
+    entries = "".join(map(_entry, table.rows)) if table.rows else "  []\n"
+    header = _HEADER.format(device=table.device)
+    return f"{header}schema: {SCHEMA}\ndevice: {{{device}}}\nentries:\n{entries}"
+
+
+def write_table(path: Path, table: TunedTable) -> None:
+    """Replace ``path`` by ``table`` in one step: readers and crashes see the old file or the new one.
+
+    Raises:
+        InputError: The folder is missing or cannot be written.
+    """
+    write_atomically(path, dump_table(table).encode())
+
+
+def _flow(values: Mapping[str, object]) -> str:
+    """Items of a flow mapping, without its braces, in one line."""
+    text: str = yaml.safe_dump(
+        dict(values), default_flow_style=True, sort_keys=False, width=1 << 30, allow_unicode=True
+    )
+    return text.strip()[1:-1]
+
+
+def _entry(row: TableRow) -> str:
+    where = {"M": row.M, "N": row.N, "K": row.K, "layout": row.layout, "out_dtype": row.out_dtype}
+    times = {"time_us": row.time_us, "spread_us": row.spread_us, "predicted_us": row.predicted_us}
+    known = {name: float(value) for name, value in times.items() if value is not None}
+    opted = {"graph": True} if row.graph else {}
+    return (
+        f"  - {{{_flow({**where, 'family': row.family})},\n"
+        f"     config: {{{_flow(row.config.to_dict())}}},\n"
+        f"     {_flow({'evidence': row.evidence, **known, 'deterministic': row.deterministic, **opted})},\n"
+        f"     made: {{{_flow(asdict(row.made))}}}}}\n"
+    )
+
+
+def _device(node: YamlNode) -> DeviceKey:
+    values = node.mapping(("arch", "cu_count"))
+    cu_count = values["cu_count"].integer()
+    if cu_count < 1:
+        values["cu_count"].fail(f"{cu_count} is less than 1")
+    return DeviceKey(values["arch"].text(), cu_count)
+
+
+def _row(node: YamlNode, device: DeviceKey) -> TableRow:
+    values = node.mapping(_REQUIRED, _OPTIONAL)
+    M, N, K = (values[name].integer() for name in "MNK")
+    family = FAMILIES[values["family"].word(FAMILIES)]
+    config = _config(values["config"], family)
+    rest = {name: _value(values[name], name) for name in values if name not in ("M", "N", "K", "family", "config")}
+    node = YamlNode(node.path, node.node, f"{node.field} ({M}x{N}x{K})")
+    try:
+        row = TableRow(M, N, K, family.name, config, **rest)
+    except ValueError as error:
+        node.fail(str(error))
+    reason = config.check(row.shape, device)
+    if reason is not None:
+        node.fail(f"config: {reason} on {device}; correct it, or remove the entry")
+    return row
+
+
+def _value(node: YamlNode, name: str) -> Any:
+    if name == "made":
+        values = node.mapping(_MADE)
+        texts = {key: value.text() for key, value in values.items() if key != "date"}
+        return Made(date=values["date"].day(), **texts)
+    if name in ("deterministic", "graph"):
+        return node.flag()
+    return node.number() if name.endswith("_us") else node.text()
+
+
+@cache
+def _knobs(family: str) -> dict[str, Any]:
+    """Type of each configuration field."""
+    config_type = FAMILIES[family].config_type
+    hints = get_type_hints(config_type)
+    return {f.name: hints[f.name] for f in fields(config_type)}
+
+
+def _config(node: YamlNode, family: Family) -> KernelConfig:
+    knobs = _knobs(family.name)
+    values = node.mapping((), knobs)
+    return family.config({name: _knob(value, knobs[name], name) for name, value in values.items()})
+
+
+def _knob(node: YamlNode, hint: Any, name: str) -> int | str | bool:
+    if get_origin(hint) is Literal:
+        return node.word(get_args(hint))
+    return node.flag() if hint is bool else node.integer_within(knob_limits(name))

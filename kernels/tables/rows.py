@@ -1,0 +1,181 @@
+"""Values of a tuned table: rows that say which configuration serves a shape, how fast, and on whose word."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date as Date
+from itertools import pairwise
+from typing import Literal, get_args
+
+from kernels.config import KernelConfig
+from kernels.device import DeviceKey
+from kernels.families import FAMILIES
+from kernels.problem import GemmShape
+from kernels.wording import instead_of
+
+SCHEMA = 1  # of the table file; a change of meaning raises it
+Evidence = Literal["measured", "predicted"]
+Layout = Literal["shuffled"]
+OutDtype = Literal["bfloat16"]
+EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)  # the more convincing first
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+OUT_DTYPES: tuple[OutDtype, ...] = get_args(OutDtype)
+RowKey = tuple[int, int, int, str, str, bool]
+
+
+@dataclass(frozen=True)
+class Made:
+    """Where a row comes from.
+
+    Args:
+        date: Day of the trial.
+        triton: Version that compiled it.
+        torch: Version it ran under.
+        source_hash: Of the kernels, see :attr:`kernels.families.Family.source_hash`.
+        protocol: How the time was obtained: the timing protocol, or the timing model's version.
+        study: Optuna study that holds the trial.
+    """
+
+    date: Date
+    triton: str
+    torch: str
+    source_hash: str
+    protocol: str
+    study: str
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """The best known configuration of one shape.
+
+    Args:
+        M: Rows of C, logical elements; the row serves every M up to this one.
+        N: Columns of C, logical elements.
+        K: Inner dimension, logical elements (never packed bytes).
+        family: Name in ``FAMILIES``.
+        config: Of the family's ``config_type``.
+        evidence: Whether the time was measured or predicted.
+        deterministic: Whether every run gives the same bits.
+        made: Origin.
+        time_us: Median device time, of a measured row only.
+        spread_us: Width of the measured interval, ``time_hi_us - time_lo_us``; of a measured row only.
+        predicted_us: Time by the model, of a predicted row only.
+        layout: Of the weight.
+        out_dtype: Of C.
+        graph: Whether calls that the row serves replay a captured graph; set by hand, for products of two or three
+            kernels whose tensors recur, see :mod:`kernels.runtime.graphs`.
+    """
+
+    M: int
+    N: int
+    K: int
+    family: str
+    config: KernelConfig
+    evidence: Evidence
+    deterministic: bool
+    made: Made
+    time_us: float | None = None
+    spread_us: float | None = None
+    predicted_us: float | None = None
+    layout: Layout = "shuffled"
+    out_dtype: OutDtype = "bfloat16"
+    graph: bool = False
+
+    def __post_init__(self) -> None:
+        """Reject a row that contradicts itself.
+
+        Raises:
+            ValueError: The message starts with the field's name.
+        """
+        GemmShape(self.M, self.N, self.K)
+        self._check_family()
+        self._check_words()
+        self._check_times()
+
+    def _check_family(self) -> None:
+        family = FAMILIES.get(self.family)
+        if family is None:
+            raise ValueError(f"family: {self.family!r} is unknown; {instead_of(self.family, FAMILIES)}")
+        if type(self.config) is not family.config_type:
+            raise ValueError(f"config: {type(self.config).__name__} is not of family {self.family}")
+        if self.deterministic and not family.is_deterministic(self.config):
+            raise ValueError(f"deterministic: {self.family} sums in an order that may vary; say false")
+
+    def _check_words(self) -> None:
+        for name, value, words in (
+            ("evidence", self.evidence, EVIDENCE),
+            ("layout", self.layout, LAYOUTS),
+            ("out_dtype", self.out_dtype, OUT_DTYPES),
+        ):
+            if value not in words:
+                raise ValueError(f"{name}: {value!r} is unknown; {instead_of(value, words)}")
+
+    def _check_times(self) -> None:
+        measured = self.evidence == "measured"
+        needed, foreign = ("time_us", "predicted_us") if measured else ("predicted_us", "time_us")
+        if getattr(self, needed) is None:
+            raise ValueError(f"{needed}: missing; a {self.evidence} row needs it")
+        if getattr(self, foreign) is not None or (not measured and self.spread_us is not None):
+            name = foreign if getattr(self, foreign) is not None else "spread_us"
+            raise ValueError(f"{name}: a {self.evidence} row must not have it")
+        if not (math.isfinite(self.cost_us) and self.cost_us > 0):
+            raise ValueError(f"{needed}: {self.cost_us} is not a positive time in microseconds")
+        if self.spread_us is not None and not (math.isfinite(self.spread_us) and self.spread_us >= 0):
+            raise ValueError(f"spread_us: {self.spread_us} is not a width in microseconds")
+
+    @property
+    def shape(self) -> GemmShape:
+        """The problem of the row's own M."""
+        return GemmShape(self.M, self.N, self.K)
+
+    @property
+    def cost_us(self) -> float:
+        """The measured time, or the predicted one of a predicted row, in microseconds."""
+        cost = self.time_us if self.evidence == "measured" else self.predicted_us
+        assert cost is not None
+        return cost
+
+    @property
+    def key(self) -> RowKey:
+        """What occurs once in a table, and its order: N, K, M, layout, out_dtype, deterministic."""
+        return (self.N, self.K, self.M, self.layout, self.out_dtype, self.deterministic)
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """Sorts the row to serve first: measured before predicted, then by time."""
+        return (EVIDENCE.index(self.evidence), self.cost_us)
+
+    def __str__(self) -> str:
+        name = "time_us" if self.evidence == "measured" else "predicted_us"
+        return f"{self.shape} {self.family} {name}={self.cost_us:g}"
+
+
+@dataclass(frozen=True)
+class TunedTable:
+    """Rows for one device, unique by key and in the order of their keys."""
+
+    device: DeviceKey
+    rows: tuple[TableRow, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Sort the rows.
+
+        Raises:
+            ValueError: Two rows have the same key.
+        """
+        rows = tuple(sorted(self.rows, key=lambda row: row.key))
+        for first, second in pairwise(rows):
+            if first.key == second.key:
+                raise ValueError(f"two rows for {first.shape} with deterministic = {first.deterministic}")
+        object.__setattr__(self, "rows", rows)
+
+
+def is_stale(row: TableRow) -> bool:
+    """Whether the kernels changed since the row was made: it still serves, its time no longer counts."""
+    return not FAMILIES[row.family].made(row.made.source_hash)
+
+
+def kernels_of(row: TableRow) -> str:
+    """Tells the kernels of two rows apart: the row's source hash where it is stale; "" for today's, of any family."""
+    return row.made.source_hash if is_stale(row) else ""

@@ -1,0 +1,93 @@
+"""Which table files serve a device: the user's, then the project's own. Those of other devices are counted only."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernels.device import DeviceKey
+from kernels.tables.file import load_table, tables_folder
+from kernels.tables.rows import RowKey, TableRow, TunedTable
+from kernels.wording import counted
+
+LOGGER = logging.getLogger(__name__)
+TABLES_VARIABLE = "MXFP4_TABLES"  # paths, separated as in PATH
+MISSES_VARIABLE = "MXFP4_MISSES"
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """One file that was read.
+
+    Args:
+        path: The file.
+        device: Which it was made for.
+        rows: How many it holds.
+        used: How many of them can serve the device that was asked for: none if the file is for another device;
+            fewer than ``rows`` where a file before it has a row of the same key.
+    """
+
+    path: Path
+    device: DeviceKey
+    rows: int
+    used: int
+
+
+@dataclass(frozen=True)
+class DeviceTables:
+    """The rows that serve one device.
+
+    Args:
+        table: None where no file was made for the device.
+        sources: Every file read, in order of precedence.
+    """
+
+    table: TunedTable | None = None
+    sources: tuple[TableSource, ...] = ()
+
+
+def user_tables() -> tuple[Path, ...]:
+    """Files that ``MXFP4_TABLES`` names, read from the environment now."""
+    return tuple(Path(part) for part in os.environ.get(TABLES_VARIABLE, "").split(os.pathsep) if part)
+
+
+def user_misses() -> Path | None:
+    """The file that ``MXFP4_MISSES`` names, read from the environment now."""
+    text = os.environ.get(MISSES_VARIABLE, "")
+    return Path(text) if text else None
+
+
+def table_path(device: DeviceKey) -> Path:
+    """Where the project keeps its table for ``device``."""
+    return tables_folder() / f"{device.arch}.yaml"
+
+
+def own_tables(device: DeviceKey) -> tuple[Path, ...]:
+    """The project's own files for the architecture: ``<arch>.yaml`` and ``<arch>-*.yaml``, for other CU counts."""
+    folder = tables_folder()
+    return tuple(sorted([*folder.glob(f"{device.arch}.yaml"), *folder.glob(f"{device.arch}-*.yaml")]))
+
+
+def load_device_tables(device: DeviceKey, users: Sequence[Path]) -> DeviceTables:
+    """Join the rows for ``device`` of ``users`` and of the project's own tables; of equal keys the first file's.
+
+    Raises:
+        InputError: A file cannot be read or holds an invalid row: one line with file, line, field and cure.
+    """
+    own = own_tables(device)
+    rows: dict[RowKey, TableRow] = {}
+    sources: list[TableSource] = []
+    for path in dict.fromkeys((*users, *own)):
+        table = load_table(path)
+        new = {row.key: row for row in table.rows if row.key not in rows} if table.device == device else {}
+        rows |= new
+        sources.append(TableSource(path, table.device, len(table.rows), len(new)))
+        if table.device != device:
+            level = logging.INFO if path in own else logging.WARNING
+            LOGGER.log(level, "%s is for %s and not used on %s: %s",
+                       path, table.device, device, counted(len(table.rows), "row"))  # fmt: skip
+    found = any(source.device == device for source in sources)
+    return DeviceTables(TunedTable(device, tuple(rows.values())) if found else None, tuple(sources))

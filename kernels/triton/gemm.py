@@ -1,0 +1,105 @@
+"""The Triton GEMM kernels, fused and staged, and the small ones around them: clear, sum."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from kernels.triton.quantize import fake_quantize_tile, quantize_tile
+from kernels.triton.tiles import load_scale_tile, load_weight_tile, store_tile, tile_of_program
+
+
+@triton.jit(do_not_specialize=["M"])
+def fused_gemm_kernel(
+    a_ptr, b_ptr, b_scale_ptr, out_ptr,
+    M, stride_am, stride_om,
+    N: tl.constexpr, K: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr, NUM_XCDS: tl.constexpr, SPLIT_K: tl.constexpr,
+    QUANTIZER: tl.constexpr, A_OPERAND: tl.constexpr,
+    CACHE: tl.constexpr, STORE: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
+):  # fmt: skip
+    """C[M, N] (or one K slice of it) = Q(A[M, K]) @ B[N, K].T for bf16 A and shuffled MXFP4 B.
+
+    Each program multiplies a [BLOCK_M, BLOCK_N] tile over its share of K. A split with no share stores zeros.
+    A_OPERAND ``bf16`` multiplies the values of Q(A) as bf16, which holds them exactly, where no FP4 unit exists.
+    """
+    pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
+    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
+    offs_k = tl.arange(0, BLOCK_K)
+    SHARE: tl.constexpr = ((K + BLOCK_K - 1) // BLOCK_K + SPLIT_K - 1) // SPLIT_K * BLOCK_K
+    start = split * SHARE
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in tl.range(start, tl.minimum(start + SHARE, K), BLOCK_K):
+        inside = tl.broadcast_to((offs_m < M)[:, None], (BLOCK_M, BLOCK_K))
+        if K % BLOCK_K != 0:
+            inside = inside & (offs_k < K - k)[None, :]
+        a = tl.load(a_ptr + row * stride_am + (k + offs_k)[None, :], mask=inside, other=0.0)
+        b = load_weight_tile(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
+        b_scale = load_scale_tile(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
+        if A_OPERAND == "bf16":
+            values = fake_quantize_tile(a, BLOCK_M, BLOCK_K)
+            acc = tl.dot_scaled(values, None, "bf16", b, b_scale, "e2m1", acc)
+        else:
+            codes, scale = quantize_tile(a, BLOCK_M, BLOCK_K, QUANTIZER)
+            acc = tl.dot_scaled(codes, scale, "e2m1", b, b_scale, "e2m1", acc)
+    store_tile(acc, out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, STORE, WIDE_OFFSETS)
+
+
+@triton.jit(do_not_specialize=["M"])
+def staged_gemm_kernel(
+    codes_ptr, a_scale_ptr, b_ptr, b_scale_ptr, out_ptr,
+    M, stride_om,
+    N: tl.constexpr, K: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr, NUM_XCDS: tl.constexpr, SPLIT_K: tl.constexpr,
+    CACHE: tl.constexpr, STORE: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
+):  # fmt: skip
+    """C[M, N] (or one K slice of it) = A @ B.T for packed row-major A [M, K//2], its shuffled scales, shuffled B."""
+    pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
+    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
+    offs_kb = tl.arange(0, BLOCK_K // 2)
+    SHARE: tl.constexpr = ((K + BLOCK_K - 1) // BLOCK_K + SPLIT_K - 1) // SPLIT_K * BLOCK_K
+    start = split * SHARE
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in tl.range(start, tl.minimum(start + SHARE, K), BLOCK_K):
+        inside = tl.broadcast_to((offs_m < M)[:, None], (BLOCK_M, BLOCK_K // 2))
+        if K % BLOCK_K != 0:
+            inside = inside & (offs_kb < (K - k) // 2)[None, :]
+        codes = tl.load(codes_ptr + row * (K // 2) + (k // 2 + offs_kb)[None, :], mask=inside, other=0)
+        scale = load_scale_tile(a_scale_ptr, pid_m, k, K, BLOCK_M, BLOCK_K, "", WIDE_OFFSETS)
+        b = load_weight_tile(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
+        b_scale = load_scale_tile(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
+        acc = tl.dot_scaled(codes, scale, "e2m1", b, b_scale, "e2m1", acc)
+    store_tile(acc, out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, STORE, WIDE_OFFSETS)
+
+
+@triton.jit(do_not_specialize=["elements"])
+def zero_kernel(x_ptr, elements, BLOCK: tl.constexpr, WIDE_OFFSETS: tl.constexpr):
+    """Set x [elements] of fp32 to zero."""
+    pid = tl.program_id(0)
+    offsets = (pid.to(tl.int64) if WIDE_OFFSETS else pid) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, tl.zeros((BLOCK,), dtype=tl.float32), mask=offsets < elements)
+
+
+@triton.jit(do_not_specialize=["M"])
+def reduce_kernel(
+    slices_ptr, out_ptr,
+    M, stride_om,
+    N: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    WIDE_OFFSETS: tl.constexpr,
+):  # fmt: skip
+    """Out [M, N] of bf16 = sum over the first SPLIT_K slices of slices [SPLIT_K, M, N] of fp32, in order."""
+    pid = tl.program_id(0)
+    num_n: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
+    offs_m = (pid // num_n) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = (pid % num_n) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = (offs_m < M)[:, None] & (offs_n < N)[None, :]
+    row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
+    rows = tl.cast(M, tl.int64) if WIDE_OFFSETS else M
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for s in tl.static_range(SPLIT_K):
+        acc += tl.load(slices_ptr + (s * rows + row) * N + offs_n[None, :], mask=mask, other=0.0)
+    tl.store(out_ptr + row * stride_om + offs_n[None, :], acc.to(tl.bfloat16), mask=mask)

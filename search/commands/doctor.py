@@ -1,0 +1,280 @@
+"""What this machine can do: one line a capability, with the cure where something is missing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import torch
+import triton
+from triton.backends import backends
+from triton.backends.compiler import GPUTarget
+
+import kernels
+from kernels.device import GFX950, DeviceKey, local_device
+from kernels.disk import default_cache, writable_cache
+from kernels.errors import InputError
+from kernels.rocm.code_objects import find_catalogue
+from kernels.rocm.compiler import LINKER, find_compiler
+from kernels.rocm.toolchain import LLVM_OLDEST, llvm_tool
+from kernels.tables.file import load_table, tables_folder
+from kernels.tables.rows import TunedTable, is_stale
+from kernels.tables.sources import user_tables
+from kernels.wording import counted
+from search.space.available import aiter_installed, config_absence
+from search.workers.allocator import PACKAGE, fast_malloc
+
+Status = Literal["ok", "missing", "warning"]
+TRITON_RANGE = ((3, 6), (3, 9))  # tested minor versions, both ends included
+TORCH_FROM = (2, 9)
+PYTHON_FROM = (3, 10)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One capability.
+
+    Args:
+        name: Short word.
+        status: ``ok``, ``missing`` (optional and absent) or ``warning`` (present but doubtful).
+        detail: What was found.
+        cure: What to do about it; "" where the status is ok.
+    """
+
+    name: str
+    status: Status
+    detail: str
+    cure: str = ""
+
+
+def examine(results: Path, storage: str | None = None) -> list[Check]:
+    """Every check, in the order in which a user would cure them.
+
+    Nothing is left behind but the stand-in of a cache that cannot be written.
+
+    Args:
+        results: Folder of the results; only whether it can be written is tested.
+        storage: Where studies would live instead; a database server is not contacted.
+    """
+    return [
+        _python(), _torch(), _triton(), *_gpus(), _cross_compiler(), _hip_compiler(), _objdump(), *_aiter(),
+        _allocator(), _optuna(results, storage), _cache(), _packages("pandas", "pyarrow"),
+        _packages("matplotlib", cure="pip install '.[plot]'"), _namesake(), *_tables(),
+    ]  # fmt: skip
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, minor, *_ = (*version.split("."), "0")
+    return int(major), int(minor)
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
+
+def _python() -> Check:
+    version = platform.python_version()
+    detail = f"{version}, {counted(len(os.sched_getaffinity(0)), 'CPU core')}"
+    if _numbers(version) >= PYTHON_FROM:
+        return Check("python", "ok", detail)
+    return Check("python", "warning", detail, f"use Python {_dotted(PYTHON_FROM)} or newer")
+
+
+def _torch() -> Check:
+    toolkit = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
+    detail = f"{torch.__version__}, {toolkit if torch.version.hip or torch.version.cuda else 'CPU only'}"
+    if _numbers(torch.__version__) >= TORCH_FROM:
+        return Check("torch", "ok", detail)
+    return Check("torch", "warning", detail, f"use torch {_dotted(TORCH_FROM)} or newer")
+
+
+def _triton() -> Check:
+    oldest, newest = TRITON_RANGE
+    if oldest <= _numbers(triton.__version__) <= newest:
+        return Check("triton", "ok", triton.__version__)
+    return Check(
+        "triton", "warning", f"{triton.__version__} is untested", f"use {_dotted(oldest)} to {_dotted(newest)}"
+    )
+
+
+def _allocator() -> Check:
+    chosen = fast_malloc()
+    if "LD_PRELOAD" in chosen:
+        return Check("malloc", "ok", f"compiling processes preload {chosen['LD_PRELOAD']}")
+    if not chosen:
+        return Check("malloc", "ok", "as your environment chooses")
+    return Check("malloc", "missing", "no tcmalloc, which compiles faster", f"apt-get install {PACKAGE}")
+
+
+def _gpus() -> Iterator[Check]:
+    count = torch.cuda.device_count()
+    if local_device() is None:
+        yield Check(
+            "gpu", "missing", "none that torch can use", "search offline with --target gfx950; measure elsewhere"
+        )
+        return
+    for index in range(count):
+        properties = torch.cuda.get_device_properties(index)
+        yield Check(f"gpu {index}", "ok", f"{local_device(index)}, {properties.name}")
+
+
+def _cross_compiler() -> Check:
+    target = GPUTarget("hip", GFX950.arch, 64)
+    if "amd" in backends and backends["amd"].compiler.supports_target(target):
+        return Check("gfx950 code", "ok", "Triton compiles for MI350X and MI355X here; no such GPU is needed")
+    return Check(
+        "gfx950 code",
+        "missing",
+        "this Triton has no AMD backend: nothing can be compiled for MI350X, MI355X",
+        "pip install triton, which has both backends",
+    )
+
+
+def _hip_compiler() -> Check:
+    try:
+        compiler = find_compiler()
+    except InputError as error:
+        found, _, cure = str(error).partition(": ")
+        return Check("hip compiler", "missing", f"staged_hip is left out: {found}", cure)
+    if compiler.linker() is None:
+        found = f"{compiler}, without {LINKER}: it compiles for the simulator, not for a GPU"
+        return Check("hip compiler", "warning", found, "install lld of the same LLVM")
+    return Check("hip compiler", "ok", str(compiler))
+
+
+def _objdump() -> Check:
+    found = llvm_tool("llvm-objdump")
+    if found is not None:
+        return Check("llvm-objdump", "ok", str(found))
+    cure = f"install ROCm, or LLVM {LLVM_OLDEST} or newer"
+    return Check("llvm-objdump", "missing", "prebuilt code objects cannot be read", cure)
+
+
+def _aiter() -> Iterator[Check]:
+    """AITER's code objects, which are read from files, and its Python package, which runs on a GPU."""
+    try:
+        catalogue = find_catalogue()
+        detail = f"{counted(len(catalogue.preshuffled), 'kernel')} for shuffled weights in {catalogue.folder}"
+        yield Check("aiter kernels", "ok", detail)
+    except InputError as error:
+        found, _, cure = str(error).partition(": ")
+        yield Check("aiter kernels", "missing", f"staged_ck is left out: {found}", cure)
+    version = _version("amd-aiter")
+    if version is None and not aiter_installed():
+        yield Check("aiter", "missing", "the family aiter is left out", "pip install amd-aiter on ROCm")
+    else:
+        yield Check("aiter", "ok", version or "importable, not installed by pip")
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _optuna(results: Path, storage: str | None) -> Check:
+    version = f"Optuna {_version('optuna')}"
+    if storage is not None and "://" in storage:
+        return Check("storage", "ok", f"{version}, {storage.split('://')[0]} database, not contacted")
+    where = results if storage is None else Path(storage).parent
+    refused = _refusal(where)
+    if refused is None:
+        return Check("storage", "ok", f"{version}, {where} can be written")
+    return Check("storage", "warning", f"{version}, {where}: {refused}", "name another folder with --results")
+
+
+def _refusal(where: Path) -> str | None:
+    """Why nothing can be written into ``where``, which need not be there yet; None if it can."""
+    try:
+        folder = next(place for place in (where.resolve(), *where.resolve().parents) if place.exists())
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _cache() -> Check:
+    """The folder of compiled kernels, or what serves in its place."""
+    folder = default_cache()
+    refused = _refusal(folder)
+    if refused is None:
+        return Check("cache", "ok", f"compiled kernels are kept in {folder}, which can be written")
+    try:
+        stand_in = writable_cache(folder)
+    except InputError as error:
+        found, _, cure = str(error).partition("; ")
+        return Check("cache", "warning", found, cure)
+    found = f"{folder} cannot be written ({refused}); compiled kernels are kept in {stand_in} instead"
+    return Check("cache", "warning", found, "set XDG_CACHE_HOME to a folder that can be written")
+
+
+def _packages(*names: str, cure: str = "pip install the project's requirements") -> Check:
+    versions = {name: _version(name) for name in names}
+    detail = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
+    missing = None in versions.values()
+    return Check(names[0], "missing" if missing else "ok", detail, cure if missing else "")
+
+
+def _namesake() -> Check:
+    """Whether Hugging Face's distribution of the same import name is installed, and whose is imported."""
+    mine = Path(__file__).resolve().parents[2] / "kernels"
+    imported = Path(kernels.__file__).resolve().parent
+    version = _version("kernels")
+    if imported != mine:
+        return Check(
+            "import name", "warning", f"'kernels' is {imported}", f"run from {mine.parent}, or uninstall the other"
+        )
+    if version is None:
+        return Check("import name", "ok", "'kernels' is this project's")
+    detail = f"Hugging Face's 'kernels' {version} is installed under the same import name; this project's is in use"
+    return Check("import name", "warning", detail, "keep it out of this environment: pip uninstall kernels")
+
+
+def _tables() -> Iterator[Check]:
+    device = local_device() or GFX950
+    paths = [*user_tables(), *sorted(tables_folder().glob("*.yaml"))]
+    if not paths:
+        yield Check("tables", "missing", f"none in {tables_folder()}", "sweep, then export")
+    for path in paths:
+        yield _table(path, device)
+
+
+def _table(path: Path, device: DeviceKey) -> Check:
+    name = f"table {path.name}"
+    try:
+        table = load_table(path)
+    except InputError as error:
+        return Check(name, "warning", str(error), "correct the file, or take it out of the tables that are read")
+    stale = sum(map(is_stale, table.rows))
+    rows = f"{counted(len(table.rows), 'row')} for {table.device}"
+    if table.device.arch != device.arch and path not in user_tables():  # one of the project's: there for others
+        return Check(name, "ok", f"{rows}, for machines that have it")
+    if table.device != device:
+        return Check(name, "warning", f"{rows}: none is reachable on {device}", f"sweep on {device}, then export")
+    absences = _absences(table)
+    reached = f"{len(table.rows) - len(absences)} reachable" if absences else "all reachable"
+    found = [f"{rows}, {reached}", *_each(reason.partition("; ")[0] for reason in absences)]
+    cures = _each(reason.partition("; ")[2] or "use them on the device" for reason in absences)
+    if stale:
+        found.append(f"{stale} older than the kernels")
+        cures.append("sweep again, then export")
+    return Check(name, "warning" if cures else "ok", "; ".join(found), "; ".join(cures))
+
+
+def _absences(table: TunedTable) -> list[str]:
+    """What each row lacks that a default serves instead of here, on the GPU or, without one, on the simulator."""
+    offline = local_device() is None
+    reasons = [config_absence(row.family, row.config, table.device, offline=offline) for row in table.rows]
+    return [reason for reason in reasons if reason is not None]
+
+
+def _each(texts: Iterable[str]) -> list[str]:
+    """The texts without repetitions, in order."""
+    return list(dict.fromkeys(texts))

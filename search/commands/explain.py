@@ -1,0 +1,165 @@
+"""Which configuration serves a shape, from which table, and why: the dispatcher's own answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kernels.device import GFX950, DeviceKey, local_device
+from kernels.dispatch import load_dispatcher
+from kernels.families.defaults import default_choice
+from kernels.problem import GemmShape
+from kernels.runtime.dispatcher import Dispatcher
+from kernels.runtime.planner import Choice
+from kernels.tables.file import load_table
+from kernels.tables.rows import TableRow, is_stale
+from kernels.tables.sources import TableSource
+from kernels.wording import counted
+from search.space.available import config_absence
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Answer to "what runs for this shape?".
+
+    Args:
+        shape: Asked for.
+        device: Where it would run.
+        choice: Family, configuration, and the table's answer; without a row the family's default serves.
+        table: File that holds the row; None without one.
+        sources: Files that were consulted, and whether their rows can serve the device.
+        stale: Whether the kernels changed since the row was made.
+        rows_m: The M of every row that the tables have for this N and K.
+        absence: What the row needs and this machine lacks, so that a default serves here; None where there is nothing,
+            or where the GPU here is another device, of which nothing is known.
+        lacking: How many rows of each of ``sources`` would serve the device, but need what this machine lacks.
+    """
+
+    shape: GemmShape
+    device: DeviceKey
+    choice: Choice
+    table: Path | None
+    sources: tuple[TableSource, ...]
+    stale: bool
+    rows_m: tuple[int, ...]
+    absence: str | None = None
+    lacking: tuple[int, ...] = ()
+
+    def lines(self) -> list[str]:
+        """The answer in words, one fact a line."""
+        found, row = self.choice.lookup, self.choice.lookup.row
+        config = ", ".join(f"{name}={value!r}" for name, value in self.choice.config.to_dict().items())
+        lines = [
+            f"{self.shape} on {self.device}",
+            f"match     {found.how}: {found.explanation}",
+            f"family    {self.choice.family}{'' if row else ', the default'}",
+            f"config    {config}",
+        ]
+        if row is not None:
+            stale = "yes: the kernels changed since; sweep it again" if self.stale else "no"
+            lines += [f"evidence  {_evidence(row)}", f"made      {_origin(row)}", f"stale     {stale}"]
+            lines += [f"table     {self.table}"]
+        if self.absence is not None:
+            lines += [f"absent    {self.absence}; until then {self.default_family}, the default, serves here instead"]
+        rows = ", ".join(map(str, self.rows_m)) or "none"
+        lines += [f"rows      M = {rows} at N = {self.shape.N}, K = {self.shape.K}"]
+        read = zip(self.sources, self.lacking, strict=True)
+        return [*lines, *(f"read      {_source(source, lacking)}" for source, lacking in read), *self._no_sources()]
+
+    @property
+    def default_family(self) -> str:
+        """Family that serves where a row cannot."""
+        return default_choice(self.shape, self.device)[0]
+
+    def _no_sources(self) -> list[str]:
+        return [] if self.sources else [f"read      no table for {self.device.arch}; sweep and export to make one"]
+
+    def to_json(self) -> dict[str, Any]:
+        """The same facts as JSON values."""
+        found, row = self.choice.lookup, self.choice.lookup.row
+        return {
+            **asdict(self.shape), **asdict(self.device), "how": found.how, "explanation": found.explanation,
+            "family": self.choice.family, "config": self.choice.config.to_dict(),
+            "row": None if row is None else _row_json(row), "stale": self.stale, "absence": self.absence,
+            "instead": None if self.absence is None else self.default_family,
+            "table": None if self.table is None else str(self.table), "rows_M": list(self.rows_m),
+            "sources": [
+                {"path": str(s.path), **asdict(s.device), "rows": s.rows, "used": s.used, "lacking": lacking}
+                for s, lacking in zip(self.sources, self.lacking, strict=True)
+            ],
+        }  # fmt: skip
+
+
+def explain(shape: GemmShape, table: Path | None = None) -> Explanation:
+    """What serves ``shape`` on the local GPU, or without one on gfx950.
+
+    Args:
+        shape: Problem.
+        table: Explain with this table alone, for the device that it names; default: the tables that a program
+            started here would use.
+
+    Raises:
+        InputError: A table cannot be read.
+    """
+    if table is None:
+        dispatcher = load_dispatcher(local_device() or GFX950)
+    else:
+        given = load_table(table)
+        source = TableSource(table, given.device, len(given.rows), len(given.rows))
+        dispatcher = Dispatcher(given.device, given, sources=(source,))
+    choice = dispatcher.choose(shape)
+    row = choice.lookup.row
+    rows = dispatcher.table.rows if dispatcher.table is not None else ()
+    same = tuple(dict.fromkeys(row.M for row in rows if (row.N, row.K) == (shape.N, shape.K)))
+    path = None if row is None else _file_of(row, dispatcher)
+    stale = row is not None and is_stale(row)
+    lacking = tuple(_lacking(source, rows, dispatcher.device) for source in dispatcher.sources)
+    return Explanation(
+        shape, dispatcher.device, choice, path, dispatcher.sources, stale, same,
+        _absence(choice, dispatcher.device), lacking,
+    )  # fmt: skip
+
+
+def _absence(what: Choice | TableRow, device: DeviceKey) -> str | None:
+    """What ``what`` needs to run on ``device`` and this machine lacks, whether or not its GPU is there."""
+    known = local_device() in (None, device)
+    return config_absence(what.family, what.config, device, offline=False) if known else None
+
+
+def _lacking(source: TableSource, rows: Collection[TableRow], device: DeviceKey) -> int:
+    """How many of the ``rows`` that serve ``device`` come from ``source`` and cannot be used here."""
+    if not source.used:
+        return 0
+    mine = [row for row in load_table(source.path).rows if row in rows]
+    return sum(_absence(row, device) is not None for row in mine)
+
+
+def _file_of(row: TableRow, dispatcher: Dispatcher) -> Path | None:
+    """The first file that holds ``row``."""
+    mine = (source.path for source in dispatcher.sources if source.device == dispatcher.device)
+    return next((path for path in mine if row in load_table(path).rows), None)
+
+
+def _evidence(row: TableRow) -> str:
+    spread = "" if row.spread_us is None else f", spread {row.spread_us:g} us"
+    repeats = "the same bits every run" if row.deterministic else "the last bit may differ between runs"
+    if not row.config.repeatable:
+        repeats = "sums of bf16 values: less exact than other rows, and the bits may differ between runs"
+    return f"{row.evidence} {row.cost_us:g} us{spread} by {row.made.protocol}; {repeats}"
+
+
+def _origin(row: TableRow) -> str:
+    made = row.made
+    return f"{made.date}, triton {made.triton}, torch {made.torch}, sources {made.source_hash}, study {made.study}"
+
+
+def _source(source: TableSource, lacking: int) -> str:
+    rest = f", {lacking} not on this machine" if lacking else ""
+    return f"{source.path}: {counted(source.rows, 'row')} for {source.device}, {source.used - lacking} can serve{rest}"
+
+
+def _row_json(row: TableRow) -> dict[str, Any]:
+    values = {name: value for name, value in asdict(row).items() if name not in ("family", "config")}
+    return values | {"made": values["made"] | {"date": row.made.date.isoformat()}}

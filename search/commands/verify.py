@@ -1,0 +1,130 @@
+"""Run every row of a tuned table and compare its result with the reference: ``run_search.py verify``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernels.device import GFX950, DeviceKey, local_device
+from kernels.errors import InputError
+from kernels.tables.file import load_table
+from kernels.tables.rows import TableRow, TunedTable
+from kernels.tables.sources import table_path
+from kernels.wording import counted
+from search.device.served import judged_on_device
+from search.evaluation import Candidate, Evaluation
+from search.evaluators.offline import OfflineEvaluator
+from search.gate.interpreted import judged_by_interpreter
+from search.space.available import NATIVE_FAMILIES, config_absence
+from search.terminal import output_console
+
+EXIT_WRONG = 1
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way to run a table.
+
+    Args:
+        judge: Evaluation of each row, in order.
+        refusal: Why it cannot run a table of this device, or None.
+        absence: What it lacks for a row on this device, or None.
+    """
+
+    judge: Callable[[DeviceKey, Sequence[Candidate]], Iterator[Evaluation]]
+    refusal: Callable[[DeviceKey], str | None]
+    absence: Callable[[TableRow, DeviceKey], str | None]
+
+
+def verify_table(path: Path | None, on: str) -> int:
+    """Print a line a row, ``ok``, ``wrong`` or ``skip`` with the reason; the exit code: 0, or 1 if a row is wrong.
+
+    Args:
+        path: Tuned table; None: the project's own for the GPU here, or for gfx950 where there is none.
+        on: ``simulator`` executes the gfx950 machine code, ``interpreter`` the Triton source, both on a few tiles of
+            each shape; ``device`` runs the whole product through the dispatcher on this machine's GPU.
+
+    Raises:
+        InputError: The table cannot be read, or this machine cannot run it that way.
+    """
+    backend = BACKENDS[on]
+    source = path or table_path(local_device() or GFX950)
+    table = load_table(source)
+    refusal = backend.refusal(table.device)
+    if refusal is not None:
+        raise InputError(f"{source}: {refusal}")
+    return _report(table, backend, on)
+
+
+def _report(table: TunedTable, backend: Backend, on: str) -> int:
+    console = output_console()
+    missing = [backend.absence(row, table.device) for row in table.rows]
+    chosen = [row for row, reason in zip(table.rows, missing, strict=True) if reason is None]
+    judged = backend.judge(table.device, [Candidate(row.shape, row.family, row.config) for row in chosen])
+    wrong = 0
+    for row, reason in zip(table.rows, missing, strict=True):
+        if reason is not None:
+            console.print(f"skip   {row.shape} {row.family}: {reason}", soft_wrap=True)
+            continue
+        done = next(judged)
+        wrong += done.outcome != "ok"
+        console.print(line_of(row, done), soft_wrap=True)
+    skipped = f", {len(table.rows) - len(chosen)} skipped" if len(chosen) < len(table.rows) else ""
+    summary = f"{len(chosen) - wrong} ok, {wrong} wrong{skipped}"
+    console.print(f"{counted(len(table.rows), 'row')} for {table.device} on the {on}: {summary}")
+    return EXIT_WRONG if wrong else 0
+
+
+def line_of(row: TableRow, done: Evaluation) -> str:
+    """What is said of one row."""
+    name = f"{row.shape} {row.family}"
+    if done.outcome == "ok":
+        return f"ok     {name}: largest relative error {done.facts.get('max_rel_error', 0):.2g}"
+    return f"wrong  {name}: {done.outcome}: {' '.join(done.reason.split())}"
+
+
+def _on_simulator(device: DeviceKey, candidates: Sequence[Candidate]) -> Iterator[Evaluation]:
+    """Compile (or take from the cache) and execute the machine code."""
+    evaluator = OfflineEvaluator(device)
+    try:
+        for future in [evaluator.submit(candidate) for candidate in candidates]:
+            yield future.result()
+    finally:
+        evaluator.close()
+
+
+def _not_gfx950(device: DeviceKey) -> str | None:
+    return None if device.arch == GFX950.arch else f"is for {device}; the simulator executes gfx950 code only"
+
+
+def _no_gpu(device: DeviceKey) -> str | None:
+    local = local_device()
+    if local is None:
+        return "no GPU that torch can use; verify --on simulator or --on interpreter needs none"
+    return None if local == device else f"is for {device}, the GPU here is {local}"
+
+
+def _anywhere(device: DeviceKey) -> str | None:
+    return None
+
+
+def _no_simulation(row: TableRow, device: DeviceKey) -> str | None:
+    return config_absence(row.family, row.config, device, offline=True)
+
+
+def _no_run(row: TableRow, device: DeviceKey) -> str | None:
+    return config_absence(row.family, row.config, device, offline=False)
+
+
+def _no_interpretation(row: TableRow, device: DeviceKey) -> str | None:
+    if row.family in NATIVE_FAMILIES:
+        return "its kernels are machine code, which the interpreter does not run; verify --on simulator or --on device"
+    return None
+
+
+BACKENDS: Mapping[str, Backend] = {
+    "simulator": Backend(_on_simulator, _not_gfx950, _no_simulation),
+    "interpreter": Backend(judged_by_interpreter, _anywhere, _no_interpretation),
+    "device": Backend(judged_on_device, _no_gpu, _no_run),
+}

@@ -1,0 +1,1 @@
+"""Measure on a GPU: lanes, the process that measures, checks, finals."""

@@ -1,0 +1,139 @@
+"""Compile ahead of the GPU: fill Triton's cache on disk, in processes that see no GPU, with what a launch looks up.
+
+The launcher's own path is taken (``JITFunction.warmup``) on tensors without storage, under a driver that only
+knows the target, so that types, alignments and options are decided by the same code as at launch. Triton's cache
+is keyed on nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime.errors import OutOfResources
+
+from kernels.device import DeviceKey
+from kernels.errors import CompileError, InputError, ResourceLimitError, UnavailableError
+from kernels.launches.kernels import HipKernel
+from kernels.launches.program import KernelCall, Program
+from kernels.rocm.cache import HipCache
+from kernels.rocm.compiler import build_key, find_compiler
+from kernels.runtime.runner import TORCH_DTYPES, backend_options, settle_cache_keys
+from search.workers.compiler_output import COMPILER_ERRORS, REASON_LENGTH, captured_stderr, diagnostic_line, written
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What compiling a program gave.
+
+    Args:
+        compile_s: Seconds it took.
+        cached: Whether every kernel was on disk already.
+        kernels: How many the program launches.
+        lds_bytes: Largest shared memory of a kernel.
+    """
+
+    compile_s: float
+    cached: bool
+    kernels: int
+    lds_bytes: int
+
+
+class TargetDriver:
+    """Stands in for Triton's driver where code is compiled and never launched."""
+
+    def __init__(self, target: GPUTarget) -> None:
+        self._target = target
+
+    def get_current_target(self) -> GPUTarget:
+        """What to compile for."""
+        return self._target
+
+    def get_current_device(self) -> int:
+        """There is one."""
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        """The default one; nothing is queued."""
+        return 0
+
+
+def target_of(device: DeviceKey) -> GPUTarget:
+    """Triton's name for ``device``."""
+    if device.is_amd:
+        return GPUTarget("hip", device.arch, 64)
+    return GPUTarget("cuda", int(device.arch.removeprefix("sm_")), 32)
+
+
+def compile_only(device: DeviceKey) -> None:
+    """Make this process compile for ``device`` and see no GPU; to be called before anything is compiled."""
+    triton.runtime.driver.set_active(TargetDriver(target_of(device)))
+    settle_cache_keys()
+    triton.knobs.compilation.store_binary_only = True  # a launch needs no more, and a sweep leaves thousands
+
+
+def compile_ahead(program: Program, device: DeviceKey) -> Compiled:
+    """Compile every kernel of ``program`` into Triton's cache on disk, or the cache of HIP builds.
+
+    Args:
+        program: Its buffers give the types and sizes of the pointers.
+        device: The one given to :func:`compile_only`.
+
+    Raises:
+        CompileError: The compiler rejects a kernel; one line.
+        ResourceLimitError: A kernel needs more than the target has.
+    """
+    start_s = time.perf_counter()
+    tensors = {b.name: torch.empty(b.shape, dtype=TORCH_DTYPES[b.dtype], device="meta") for b in program.buffers}
+    hits: list[bool] = []
+    calls = [call for call in program.calls if call.is_triton]
+    listener = triton.knobs.compilation.listener
+    triton.knobs.compilation.listener = lambda *, cache_hit, **rest: hits.append(cache_hit)
+    with captured_stderr() as said:
+        try:
+            hits += [_build(call, device) for call in program.calls if isinstance(call.kernel, HipKernel)]
+            kernels = [_warm_up(call, tensors, device) for call in calls]
+        except OutOfResources as error:
+            raise ResourceLimitError(_innermost(error)) from error
+        except COMPILER_ERRORS as error:
+            raise CompileError(diagnostic_line(written(said)) or _innermost(error)) from error
+        finally:
+            triton.knobs.compilation.listener = listener
+    shared = max((int(kernel.metadata.shared) for kernel in kernels), default=0)
+    return Compiled(time.perf_counter() - start_s, all(hits), len(program.calls), shared)
+
+
+def _build(call: KernelCall, device: DeviceKey) -> bool:
+    """Build a HIP kernel into the cache that its loader asks; whether it was there.
+
+    Raises:
+        UnavailableError: There is no compiler.
+        InputError: The cache cannot be written, or the compiler is gone: no fault of this candidate.
+    """
+    builds = HipCache()
+    try:
+        compiler = find_compiler()
+    except InputError as error:
+        raise UnavailableError(str(error)) from error
+    cached = builds.load(build_key(call.kernel, device.arch, compiler)) is not None
+    builds.code_object(call.kernel, device.arch, compiler)
+    return cached
+
+
+def _warm_up(call: Any, tensors: Mapping[str, torch.Tensor], device: DeviceKey) -> Any:
+    arguments = {name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()}
+    options = backend_options(call.options, amd=device.is_amd)
+    return call.kernel.warmup(**arguments, **call.constexprs, **options, grid=call.grid)
+
+
+def _innermost(error: BaseException) -> str:
+    """Last line of the innermost message: a front-end error quotes the source first."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:REASON_LENGTH]

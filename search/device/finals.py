@@ -1,0 +1,135 @@
+"""The end of a measured study: re-time its finalists, choose the winner, confirm it, and keep that with the trials."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from itertools import takewhile
+from typing import Any, Protocol
+
+import numpy as np
+import optuna
+
+from kernels.device import DeviceKey
+from kernels.problem import GemmShape
+from search.device.selection import ROUNDS, Final, Finalist, Selection, choose_finalists, finalist, select
+from search.evaluation import Candidate, Evaluation, FinalsFailedError, FinalTimes, Value
+from search.results.columns import CHECKED, COMPILED, ORIGIN, TIMES
+from search.results.record import FINAL, RECORD, Point, make_record, point_of
+
+CONFIRM_ROUNDS = 20
+DERIVED = ("tflops", "bandwidth_gbs", "roofline_fraction")  # made anew from the new time
+OLD = (
+    "selected", "tie", "margin_us", "confidence", "rank_tau", "confirmed_us",
+    "started", "duration_s", "gpu_s", "gpu_wait_s",
+)  # fmt: skip
+KEPT = [n for n in {**TIMES, **COMPILED, **CHECKED, **ORIGIN} if n not in (*DERIVED, *OLD, "time_us")]
+VERSIONS = ("triton", "torch")
+Record = Mapping[str, Any]
+
+
+class FinalsEvaluator(Protocol):
+    """Evaluates side by side; ``search.evaluators.device.DeviceEvaluator`` is one."""
+
+    device: DeviceKey
+
+    def finals(self, candidates: Sequence[Candidate], *, rounds: int, seed: int = 0) -> Future[FinalTimes]:
+        """Times [round][candidate]."""
+        ...
+
+    def confirm(self, winner: Candidate, *, rounds: int, seed: int = 0) -> Future[FinalTimes]:
+        """Times [round] of the winner, as searched and through the dispatcher."""
+        ...
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a study's finals gave.
+
+    Args:
+        selection: Winner and ranks.
+        confirmed_us: The winner through the dispatcher; None where that failed.
+    """
+
+    selection: Selection
+    confirmed_us: float | None
+
+
+def decide(
+    kept: optuna.Study, shape: GemmShape, evaluator: FinalsEvaluator, incumbent: Point | None, seed: int = 0
+) -> Decision | None:
+    """Hold the finals of ``kept`` and add a trial for each finalist; None where there is nothing (new) to decide.
+
+    Args:
+        kept: Study in the storage.
+        shape: Its problem.
+        evaluator: Times side by side.
+        incumbent: What serves the shape today.
+        seed: Of the order of the rounds.
+
+    Raises:
+        FinalsFailedError: The finalists could not be timed; the trials stand as they are.
+    """
+    trials = [trial for trial in kept.get_trials(deepcopy=False) if RECORD in trial.user_attrs]
+    if not trials or _decided(trials):
+        return None
+    records = {_candidate(shape, t.user_attrs[RECORD]): t.user_attrs[RECORD] for t in trials}
+    chosen = choose_finalists(_measured(records, incumbent))
+    if not chosen:
+        return None
+    start_s = time.monotonic()
+    times = evaluator.finals([one.candidate for one in chosen], rounds=ROUNDS, seed=seed).result()
+    selection = select(chosen, times.rounds)
+    decision = Decision(selection, _confirm(evaluator, selection.winner.finalist.candidate, seed))
+    seconds = (time.monotonic() - start_s) / len(chosen)
+    for final in selection.finals:
+        record = _final_record(records[final.finalist.candidate], final, decision, evaluator.device, seconds)
+        kept.add_trial(optuna.trial.create_trial(value=final.time_us, user_attrs={RECORD: record, FINAL: True}))
+    return decision
+
+
+def _decided(trials: Sequence[optuna.trial.FrozenTrial]) -> bool:
+    """Whether the winner of finals was kept after the last trial of the search; finals may have been cut short."""
+    since = takewhile(lambda trial: FINAL in trial.user_attrs, reversed(trials))
+    return any(trial.user_attrs[RECORD]["selected"] for trial in since)
+
+
+def _candidate(shape: GemmShape, record: Record) -> Candidate | None:
+    point = point_of(record)
+    return None if point is None else Candidate(shape, *point)
+
+
+def _measured(records: Mapping[Candidate | None, Record], incumbent: Point | None) -> list[Finalist]:
+    return [
+        finalist(candidate, record, incumbent=(candidate.family, candidate.config) == incumbent)
+        for candidate, record in records.items()
+        if candidate is not None and record["outcome"] == "ok" and record["evidence"] == "measured"
+    ]
+
+
+def _confirm(evaluator: FinalsEvaluator, winner: Candidate, seed: int) -> float | None:
+    try:
+        times = evaluator.confirm(winner, rounds=CONFIRM_ROUNDS, seed=seed).result()
+    except FinalsFailedError:
+        return None
+    return float(np.median([row[-1] for row in times.rounds]))
+
+
+def _final_record(
+    record: Record, final: Final, decision: Decision, device: DeviceKey, seconds: float
+) -> dict[str, Value]:
+    """The trial's record with the finals' time; that of the winner says so."""
+    facts: dict[str, Value] = {name: record[name] for name in KEPT if name in record and name not in VERSIONS}
+    facts |= {"time_lo_us": final.lo_us, "time_hi_us": final.hi_us, "samples": decision.selection.rounds}
+    facts["selected"] = final is decision.selection.winner
+    if facts["selected"]:
+        facts |= decision.selection.facts() | {"confirmed_us": decision.confirmed_us}
+    return make_record(
+        study=record["study"], device=device, candidate=final.finalist.candidate, target=record.get("target"),
+        evaluation=Evaluation("ok", "", "measured", final.time_us, facts),
+        started=datetime.now(timezone.utc).isoformat(timespec="seconds"), duration_s=seconds,
+        versions={name: record[name] for name in VERSIONS if name in record},
+    )  # fmt: skip

@@ -1,0 +1,247 @@
+"""The GPU behind one small interface: load, launch, capture, replay. The only module that touches it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, Protocol
+
+import torch
+from triton.errors import TritonError
+from triton.runtime.errors import OutOfResources
+
+from kernels.device import DeviceKey, local_device
+from kernels.errors import (
+    CompileError,
+    IllegalConfigError,
+    InputError,
+    KernelError,
+    ResourceLimitError,
+    UnavailableError,
+)
+from kernels.launches.kernels import LibraryKernel, NativeKernel
+from kernels.launches.program import KernelCall, Program
+from kernels.rocm.loader import load_native
+from kernels.rocm.runtime import HipError
+from kernels.runtime.runner import backend_options, launch, settle_cache_keys
+from search.device.peaks import last_level_cache_bytes
+from search.device.telemetry import GpuState, driver_version, read_state
+from search.device.timing import Launch, TimingDevice
+
+KERNELS_KEPT = 200  # compiled variants of one kernel that stay in memory, up to 1 MB each
+REASON_LENGTH = 300  # characters kept of a driver's message
+
+
+class GpuFaultError(KernelError):
+    """A kernel broke the GPU's context: this process can use it no longer and must end."""
+
+    outcome = "crashed"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What one kernel needs, as the driver reports it once its code is loaded.
+
+    Args:
+        name: Of the kernel.
+        registers: A lane; 0 where nobody says, as of a library.
+        spills: Registers that live in memory.
+        lds_bytes: Shared memory of a workgroup.
+    """
+
+    name: str
+    registers: int
+    spills: int
+    lds_bytes: int
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a measurement was made on.
+
+    Args:
+        device: Architecture and compute units.
+        device_name: Product name, for display.
+        rocm_or_cuda: Toolkit that torch was built for, and its version.
+        driver: Version of the kernel driver.
+    """
+
+    device: DeviceKey
+    device_name: str
+    rocm_or_cuda: str
+    driver: str | None
+
+
+class Gpu(TimingDevice, Protocol):
+    """One GPU, as the worker sees it; tests give a fake."""
+
+    torch_device: torch.device
+
+    def __hash__(self) -> int: ...
+
+    def origin(self) -> Origin:
+        """What it is."""
+        ...
+
+    def load(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> list[Loaded]:
+        """Compile (or fetch from Triton's cache) and load every kernel of ``program``."""
+        ...
+
+    def launch(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Queue every call of ``program``."""
+        ...
+
+    def state(self) -> GpuState:
+        """Clocks and disturbances."""
+        ...
+
+
+class TorchGpu:
+    """The first GPU that this process sees."""
+
+    def __init__(self) -> None:
+        settle_cache_keys()  # those of the processes that compile ahead
+        self.torch_device = torch.device("cuda", 0)
+
+    def origin(self) -> Origin:
+        """What it is."""
+        return _first_gpu()
+
+    def load(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> list[Loaded]:
+        """Compile and load every kernel of ``program``.
+
+        Raises:
+            KernelError: The compiler refuses it, or it needs more than the GPU has.
+        """
+        for call in program.calls:
+            if call.is_triton:
+                _forget_old(call)
+        return [self._load(call, tensors) for call in program.calls]
+
+    def _load(self, call: KernelCall, tensors: Mapping[str, torch.Tensor]) -> Loaded:
+        if isinstance(call.kernel, LibraryKernel):
+            call.kernel.prepare()
+            return Loaded(call.name, 0, 0, 0)
+        if isinstance(call.kernel, NativeKernel):
+            return _load_native(call)
+        arguments = {name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()}
+        options = backend_options(call.options, amd=torch.version.hip is not None)
+        try:
+            kernel = call.kernel.warmup(**arguments, **call.constexprs, **options, grid=call.grid)
+            kernel._init_handles()
+        except OutOfResources as error:
+            raise ResourceLimitError(one_line(error)) from error
+        except TritonError as error:
+            raise CompileError(one_line(error)) from error
+        return Loaded(call.name, int(kernel.n_regs), int(kernel.n_spills), int(kernel.metadata.shared))
+
+    def launch(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Queue every call of ``program`` on the current stream."""
+        launch(program, tensors)
+
+    def synchronize(self) -> None:
+        """Wait until everything queued has run; a fault of a kernel shows here."""
+        torch.cuda.synchronize(self.torch_device)
+
+    def cache_bytes(self) -> int:
+        """Size of the last-level cache."""
+        return last_level_cache_bytes(_first_gpu().device, torch.cuda.get_device_properties(0).L2_cache_size)
+
+    def capture(self, launches: Sequence[Launch]) -> Any:
+        """A graph that runs ``launches`` in order; each has run before, so that nothing is loaded in between."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for one in launches:
+                one()
+        return graph
+
+    def replay_us(self, graph: Any, count: int) -> list[float]:
+        """Device time of each of ``count`` replays, behind one that is not timed and hides the submission."""
+        event: Any = partial(torch.cuda.Event, enable_timing=True)
+        events = [(event(), event()) for _ in range(count)]
+        graph.replay()
+        for start, end in events:
+            start.record()
+            graph.replay()
+            end.record()
+        self.synchronize()
+        return [start.elapsed_time(end) * 1e3 for start, end in events]
+
+    def state(self) -> GpuState:
+        """Clocks and disturbances."""
+        return read_state(0)
+
+
+def _load_native(call: KernelCall) -> Loaded:
+    """Build and load; scratch is counted in registers of 4 bytes a lane."""
+    try:
+        found = load_native(call.kernel)
+    except InputError as error:
+        raise UnavailableError(one_line(error)) from error
+    return Loaded(call.name, found.registers, found.scratch_bytes // 4, found.lds_bytes)
+
+
+def _forget_old(call: KernelCall) -> None:
+    """Triton keeps every variant that it ever compiled; a sweep of thousands would fill the memory."""
+    caches = call.kernel.device_caches
+    if any(len(variants) > KERNELS_KEPT for variants, *_ in caches.values()):
+        caches.clear()
+
+
+@cache
+def _first_gpu() -> Origin:
+    key = local_device(0)
+    assert key is not None
+    toolkit = f"rocm {torch.version.hip}" if torch.version.hip else f"cuda {torch.version.cuda}"
+    return Origin(key, torch.cuda.get_device_name(0), toolkit, driver_version())
+
+
+def see_only(index: int) -> None:
+    """Hide every GPU but the one with ``index`` among those visible now. To be called before the GPU is used."""
+    mask = visible_mask()
+    listed = [name for name in os.environ.get(mask, "").split(",") if name]
+    os.environ[mask] = listed[index] if index < len(listed) else str(index)
+
+
+def see_none() -> None:
+    """Hide every GPU. To be called before the GPU is used."""
+    os.environ[visible_mask()] = "-1"
+
+
+def visible_mask() -> str:
+    """Environment variable that says which GPUs a process sees."""
+    return "CUDA_VISIBLE_DEVICES" if torch.version.hip is None else "HIP_VISIBLE_DEVICES"
+
+
+def gpu_count() -> int:
+    """How many GPUs torch sees."""
+    return torch.cuda.device_count()
+
+
+def kernel_error(error: RuntimeError, gpu: Gpu) -> KernelError | None:
+    """What ``error`` says of the configuration; None where it is a bug of this program.
+
+    Args:
+        error: Raised by torch, Triton or the driver.
+        gpu: Asked whether it still answers.
+    """
+    text = one_line(error)
+    try:
+        gpu.synchronize()
+    except RuntimeError as fault:
+        return GpuFaultError(one_line(fault))
+    if isinstance(error, torch.OutOfMemoryError) or "out of memory" in text:
+        return ResourceLimitError(text)
+    if isinstance(error, HipError) or "Triton Error" in text:  # an option or a grid that the driver refuses
+        return IllegalConfigError(text)
+    if "PassManager" in text or "ptxas" in text.lower():
+        return CompileError(text)
+    return None
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of an error's text, or its type."""
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:REASON_LENGTH]

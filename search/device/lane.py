@@ -1,0 +1,268 @@
+"""The queue before one GPU: one task at a time in a disposable process, and a baseline run after every fault."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+
+from kernels.errors import KernelError
+from kernels.problem import GemmShape
+from search.device.measure import Answer, FinalTask, MeasureTask, StandBy, Task
+from search.device.timing import TimingProtocol
+from search.evaluation import Candidate, Evaluation, FinalsFailedError, Value
+from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
+
+FAULTS = ("crashed", "timed_out")  # outcomes after which the GPU's state is in doubt
+ORIGIN = ("device_name", "rocm_or_cuda", "driver", "protocol", "checked_on")  # the same for every task of a lane
+STAND_BY_TIMEOUT_S = 120.0  # to start
+SLOWER = 1.1  # a baseline beyond this multiple of its last time is worth a note
+
+
+class GpuUnusableError(RuntimeError):
+    """The GPU cannot run the family's default any more, twice in a row; nothing measured on it would count."""
+
+
+@dataclass
+class Job:
+    """A task with its answer.
+
+    Args:
+        task: For the worker.
+        answer: Settled when the task ended.
+        facts: Columns that were known before.
+        is_baseline: Whether it shows the GPU's state instead of a candidate's.
+    """
+
+    task: MeasureTask | FinalTask
+    answer: Future[Answer]
+    facts: dict[str, Value] = field(default_factory=dict)
+    is_baseline: bool = False
+
+
+@dataclass
+class _ShapeState:
+    best_us: float | None = None
+    baseline: Candidate | None = None
+    baseline_us: float | None = None
+    note: str = ""
+
+
+class GpuLane:
+    """Runs jobs on one GPU in order.
+
+    Args:
+        index: Of the GPU, for the results.
+        pool: One worker process that sees only this GPU.
+        protocol: How to time.
+        timeout_s: Of one measurement.
+        final_timeout_s: Of the finals of a shape.
+        clock: Seconds.
+        spare: A second such pool, whose process stands by: after a fault it takes over at once, while the first
+            pool's process is replaced. None waits for the replacement.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        pool: WorkerPool[Task, Answer],
+        protocol: TimingProtocol,
+        timeout_s: float,
+        final_timeout_s: float = 300.0,
+        clock: Callable[[], float] = time.monotonic,
+        spare: WorkerPool[Task, Answer] | None = None,
+    ) -> None:
+        self.index = index
+        self._pool = pool
+        self._spare = spare
+        self._spare_stands_by = False
+        self._protocol = protocol
+        self._timeout_s = timeout_s
+        self._final_timeout_s = final_timeout_s
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._queue: deque[Job] = deque()
+        self._running: Job | None = None
+        self._shapes: dict[GemmShape, _ShapeState] = {}
+        self._idle_since_s: float | None = None
+        self._last_shape: GemmShape | None = None
+        self._in_doubt = 0  # faults since the last baseline that ran
+        self._closed = False
+        self._origin: dict[str, Value] = {}
+
+    def start(self, timeout_s: float) -> None:
+        """Bring the worker process up."""
+        self._pool.start(timeout_s)
+
+    @property
+    def load(self) -> int:
+        """Jobs that wait or run."""
+        with self._lock:
+            return len(self._queue) + (self._running is not None)
+
+    def put(self, job: Job, *, first: bool = False) -> None:
+        """Queue ``job``, at the front if ``first``."""
+        with self._lock:
+            if self._closed:
+                _cancel(job.answer)
+                return
+            self._queue.appendleft(job) if first else self._queue.append(job)
+        self._next()
+
+    def put_baseline(self, candidate: Candidate) -> None:
+        """Run ``candidate``, whose kernels are compiled, next; and again after every fault at its shape."""
+        with self._lock:
+            self._state(candidate.shape).baseline = candidate
+        self.put(self._baseline_job(candidate), first=True)
+
+    def best_us(self, shape: GemmShape) -> float | None:
+        """Time of the best candidate so far."""
+        with self._lock:
+            return self._state(shape).best_us
+
+    def close(self) -> None:
+        """Kill the worker; jobs that wait are cancelled."""
+        with self._lock:
+            self._closed = True
+            waiting = list(self._queue)
+            self._queue.clear()
+            pools = self._pool, self._spare  # which change places when the running worker ends
+        for job in waiting:
+            _cancel(job.answer)
+        for pool in pools:
+            if pool is not None:
+                pool.close()
+
+    def _state(self, shape: GemmShape) -> _ShapeState:
+        return self._shapes.setdefault(shape, _ShapeState())
+
+    def _baseline_job(self, candidate: Candidate) -> Job:
+        return Job(MeasureTask(candidate, self._protocol), Future(), is_baseline=True)
+
+    def _next(self) -> None:
+        """Start the next job if none runs."""
+        with self._lock:
+            while self._queue and self._queue[0].answer.cancelled():
+                self._queue.popleft()
+            if self._running is not None or not self._queue or self._closed:
+                return
+            job = self._running = self._queue.popleft()
+            task, shape = job.task, _shape_of(job.task)
+            if self._idle_since_s is not None and shape == self._last_shape and not job.is_baseline:
+                job.facts["gpu_wait_s"] = self._clock() - self._idle_since_s
+            self._last_shape = shape
+            if isinstance(task, MeasureTask) and not job.is_baseline:
+                task = replace(task, best_us=self._state(shape).best_us)
+            timeout_s = self._final_timeout_s if isinstance(task, FinalTask) else self._timeout_s
+            started_s = self._clock()
+            running = self._pool.submit(task, timeout_s)  # before the lock is free: a closed pool takes none
+        running.add_done_callback(lambda done: self._ended(job, done, started_s))
+
+    def _ended(self, job: Job, done: Future[Answer], started_s: float) -> None:
+        """In the pool's thread: pass the answer on, look at what it says of the GPU, start the next."""
+        now_s = self._clock()
+        job.facts["gpu_s"] = now_s - started_s
+        answer = _answer(done)
+        lost: GpuUnusableError | None = None
+        with self._lock:
+            self._running, self._idle_since_s = None, now_s
+            if isinstance(answer, Evaluation):
+                lost = self._learn(job, answer)
+                answer = self._completed(job, answer)
+        if isinstance(job.task, FinalTask) and isinstance(answer, Evaluation):
+            answer = FinalsFailedError(f"{answer.outcome}: {answer.reason}")
+        if not job.is_baseline:
+            _settle(job.answer, answer)
+        if lost is not None:
+            self._give_up(lost)
+        self._next()
+        self._stand_by()
+
+    def _stand_by(self) -> None:
+        """Start the spare process if it is not there."""
+        with self._lock:
+            if self._spare is None or self._spare_stands_by or self._closed:
+                return
+            self._spare_stands_by = True
+            self._spare.submit(StandBy(), STAND_BY_TIMEOUT_S)
+
+    def _learn(self, job: Job, evaluation: Evaluation) -> GpuUnusableError | None:
+        """Take note of a time or a fault; after a fault, run the baseline next."""
+        shape = _shape_of(job.task)
+        state = self._state(shape)
+        if evaluation.outcome in FAULTS:
+            if self._spare is not None:
+                self._pool, self._spare, self._spare_stands_by = self._spare, self._pool, False
+            self._in_doubt += 1 if job.is_baseline or self._in_doubt == 0 else 0
+            if self._in_doubt > 2:
+                return GpuUnusableError(f"GPU {self.index} cannot run its baseline any more: {evaluation.reason}")
+            if state.baseline is not None:
+                self._queue.appendleft(self._baseline_job(state.baseline))
+            return None
+        if job.is_baseline:
+            self._in_doubt = 0
+        if evaluation.outcome == "ok" and evaluation.objective_us is not None:
+            if job.is_baseline:
+                self._compare_baseline(state, evaluation.objective_us)
+            state.best_us = min(evaluation.objective_us, state.best_us or evaluation.objective_us)
+        return None
+
+    def _compare_baseline(self, state: _ShapeState, time_us: float) -> None:
+        slower = state.baseline_us is not None and time_us > SLOWER * state.baseline_us
+        state.note = f"baseline slowed from {state.baseline_us:.2f} to {time_us:.2f} us" if slower else ""
+        state.baseline_us = time_us
+
+    def _completed(self, job: Job, evaluation: Evaluation) -> Evaluation:
+        """``evaluation`` with what the lane knows."""
+        state = self._state(_shape_of(job.task))
+        self._origin |= {name: evaluation.facts[name] for name in ORIGIN if name in evaluation.facts}
+        notes = [str(note) for note in (evaluation.facts.get("gpu_notes"), state.note) if note]
+        known: dict[str, Value] = {"gpu_index": self.index, "baseline_us": state.baseline_us}
+        known["gpu_notes"] = "; ".join(notes) or None
+        return replace(evaluation, facts={**self._origin, **job.facts, **evaluation.facts, **known})
+
+    def _give_up(self, error: GpuUnusableError) -> None:
+        with self._lock:
+            waiting = list(self._queue)
+            self._queue.clear()
+        for job in waiting:
+            if not job.is_baseline:
+                _settle(job.answer, error)
+
+
+def _shape_of(task: MeasureTask | FinalTask) -> GemmShape:
+    return task.candidate.shape if isinstance(task, MeasureTask) else task.candidates[0].shape
+
+
+def _answer(done: Future[Answer]) -> Answer | BaseException:
+    """What the worker answered; a worker that died, hung or met a fault gives the candidate's outcome."""
+    if done.cancelled():
+        return Evaluation("crashed", "the GPU's worker was stopped")
+    error = done.exception()
+    if error is None:
+        return done.result()
+    if isinstance(error, WorkerTimedOut):
+        return Evaluation("timed_out", f"on the GPU: {error}")
+    if isinstance(error, WorkerDied):
+        return Evaluation("crashed", str(error))
+    if isinstance(error, KernelError):
+        return Evaluation(error.outcome, str(error))  # type: ignore[arg-type]
+    return error
+
+
+def _settle(future: Future[Answer], answer: Answer | BaseException) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    if isinstance(answer, BaseException):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+
+
+def _cancel(future: Future[Answer]) -> None:
+    """Cancel ``future``, and wake who waits for it: ``concurrent.futures.wait`` hears of the second call only."""
+    if future.cancel():
+        future.set_running_or_notify_cancel()

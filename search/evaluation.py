@@ -1,0 +1,76 @@
+"""What an evaluator is given and what it answers. One protocol for compiling, simulating and measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, get_args
+
+from kernels.config import KernelConfig
+from kernels.device import DeviceKey
+from kernels.problem import GemmShape
+
+Outcome = Literal["ok", "illegal", "compile_error", "resource_limit", "wrong_result", "crashed", "timed_out", "slow"]
+OUTCOMES: tuple[str, ...] = get_args(Outcome)
+Evidence = Literal["predicted", "measured"]
+Value = int | float | str | bool | None  # of one results column
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One configuration of one family at one shape."""
+
+    shape: GemmShape
+    family: str
+    config: KernelConfig
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How far a candidate came and what was learnt.
+
+    Args:
+        outcome: The word that ended it; ``ok`` if it may win.
+        reason: One line for the user where the outcome is not ``ok``.
+        evidence: Whether ``objective_us`` was measured or predicted.
+        objective_us: What the search minimises; None unless the outcome is ``ok`` or ``slow``.
+        facts: Results columns of the rungs that were reached, by the names of ``search.results.COLUMNS``.
+    """
+
+    outcome: Outcome
+    reason: str = ""
+    evidence: Evidence | None = None
+    objective_us: float | None = None
+    facts: Mapping[str, Value] = field(default_factory=dict)
+
+
+class Evaluator(Protocol):
+    """Judges candidates, several at a time."""
+
+    device: DeviceKey
+    protocol: str  # name and version of how the objective is obtained; part of a study's key
+    capacity: int  # how many candidates to keep submitted
+
+    def start(self, timeout_s: float) -> None:
+        """Bring the workers up, so that no shape's share of the time is spent on that; wait ``timeout_s`` at most."""
+        ...
+
+    def submit(self, candidate: Candidate) -> Future[Evaluation]:
+        """Start judging ``candidate``; the future raises only for a bug or a broken installation."""
+        ...
+
+    def close(self) -> None:
+        """Stop the workers; unfinished futures are cancelled."""
+        ...
+
+
+@dataclass(frozen=True)
+class FinalTimes:
+    """Times in microseconds [round][candidate]; the dispatcher's, if asked for, come last."""
+
+    rounds: tuple[tuple[float, ...], ...]
+
+
+class FinalsFailedError(Exception):
+    """The finalists could not be timed side by side; what the search measured stands."""

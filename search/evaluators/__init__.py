@@ -1,0 +1,1 @@
+"""One way to judge candidates a file."""

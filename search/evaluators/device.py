@@ -1,0 +1,214 @@
+"""Measure candidates on local GPUs: compile ahead in CPU processes, check and time in one process a GPU."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+
+from kernels.device import DeviceKey
+from kernels.errors import KernelError
+from kernels.families import FAMILIES
+from kernels.problem import GemmShape
+from search.device.ahead import Compiled, compile_ahead, compile_only
+from search.device.gpu import gpu_count, see_none, see_only
+from search.device.lane import GpuLane, Job
+from search.device.measure import Answer, FinalTask, MeasureTask, Task, baseline, run_task
+from search.device.timing import COLD, TimingProtocol
+from search.evaluation import Candidate, Evaluation, FinalTimes, Value
+from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
+
+COMPILE_TIMEOUT_S = 120.0  # a compilation takes 1 to 5 seconds
+RUN_TIMEOUT_S = 60.0  # a check and a timing take 0.1 to 1 second; the first of a shape makes its references
+FINAL_TIMEOUT_S = 300.0
+AHEAD = 3  # candidates beyond the compiling ones: one on the GPU, two that wait for it
+Compilation = Compiled | Evaluation
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds that a candidate may take.
+
+    Args:
+        compile_s: To compile.
+        run_s: To check and time.
+        final_s: To re-time the finalists of a shape.
+    """
+
+    compile_s: float = COMPILE_TIMEOUT_S
+    run_s: float = RUN_TIMEOUT_S
+    final_s: float = FINAL_TIMEOUT_S
+
+
+class DeviceEvaluator:
+    """Evaluates candidates by measuring them.
+
+    Args:
+        device: Key of the local GPUs, which are all of one kind.
+        jobs: Compiling processes; None takes one a core but two.
+        protocol: How to time.
+        limits: Time limits.
+        gpus: GPUs to use; None takes all.
+        compiler: Pool that compiles; None makes one.
+        workers: Pool of each GPU, with one process; None makes them, each with a spare that stands by.
+    """
+
+    def __init__(
+        self,
+        device: DeviceKey,
+        *,
+        jobs: int | None = None,
+        protocol: TimingProtocol = COLD,
+        limits: Limits = Limits(),
+        gpus: Sequence[int] | None = None,
+        compiler: WorkerPool[Candidate, Compilation] | None = None,
+        workers: Sequence[WorkerPool[Task, Answer]] | None = None,
+    ) -> None:
+        count = jobs or max(1, len(os.sched_getaffinity(0)) - 2)
+        self.device = device
+        self.protocol = str(protocol)
+        self.capacity = count + AHEAD
+        self._timing = protocol
+        self._limits = limits
+        compiling = partial(compile_candidate, device=device)
+        begin = partial(begin_compiling, device)
+        self._compiler = compiler or WorkerPool(compiling, count, begin, fork=True)
+        indices = tuple(range(gpu_count())) if gpus is None else tuple(gpus)
+        pools = workers or [_worker(index) for index in indices]
+        spares = [None if workers else _worker(index) for index in indices]
+        self._lanes = [
+            GpuLane(index, pool, protocol, limits.run_s, limits.final_s, spare=spare)
+            for index, pool, spare in zip(indices, pools, spares, strict=True)
+        ]
+        self._lane_of: dict[GemmShape, GpuLane] = {}
+        self._searched: set[GemmShape] = set()  # shapes whose studies go on
+        self._choosing = threading.Lock()  # studies run in threads of their own
+
+    @property
+    def lanes(self) -> int:
+        """GPUs, each of which can serve the study of another shape."""
+        return len(self._lanes)
+
+    def submit(self, candidate: Candidate) -> Future[Evaluation]:
+        """Start judging ``candidate``; its study's GPU measures it once it is compiled."""
+        answer: Future[Evaluation] = Future()
+        refusal = candidate.config.check(candidate.shape, self.device)
+        if refusal is not None:
+            answer.set_result(Evaluation("illegal", refusal))
+            return answer
+        lane = self._lane(candidate.shape)
+        compiling = self._compiler.submit(candidate, self._limits.compile_s)
+        compiling.add_done_callback(lambda done: self._compiled(candidate, done, lane, answer))
+        return answer
+
+    def finals(self, candidates: Sequence[Candidate], *, rounds: int, seed: int = 0) -> Future[FinalTimes]:
+        """Re-time ``candidates`` of one shape, all measured before, side by side on the GPU of their study.
+
+        The future raises KernelError, WorkerDied or WorkerTimedOut where that cannot be done.
+        """
+        task = FinalTask(tuple(candidates), self._timing, rounds, seed)
+        return self._final(task)
+
+    def confirm(self, winner: Candidate, *, rounds: int, seed: int = 0) -> Future[FinalTimes]:
+        """Time ``winner`` as the search does and through the dispatcher, side by side."""
+        return self._final(FinalTask((winner,), self._timing, rounds, seed, dispatched=True))
+
+    def study_ended(self, shape: GemmShape) -> None:
+        """The GPU of ``shape`` is free for the study of another one."""
+        with self._choosing:
+            self._searched.discard(shape)
+
+    def start(self, timeout_s: float) -> None:
+        """Bring the processes that compile and those that measure up, all at once."""
+        threads = [
+            threading.Thread(target=start, args=(timeout_s,))
+            for start in (self._compiler.start, *(lane.start for lane in self._lanes))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def close(self) -> None:
+        """Stop every process; candidates that wait are cancelled."""
+        self._compiler.close()
+        for lane in self._lanes:
+            lane.close()
+
+    def _final(self, task: FinalTask) -> Future[FinalTimes]:
+        answer: Future[Answer] = Future()
+        self._lane(task.candidates[0].shape).put(Job(task, answer))
+        return answer  # type: ignore[return-value] # a FinalTask is answered by FinalTimes
+
+    def _lane(self, shape: GemmShape) -> GpuLane:
+        """The GPU of the shape's study: when its first candidate comes, the one with the fewest studies."""
+        with self._choosing:
+            lane = self._lane_of.get(shape)
+            if lane is not None:
+                return lane
+            lane = min(self._lanes, key=self._occupation)
+            self._lane_of[shape] = lane
+            self._searched.add(shape)
+        first = baseline(shape, self.device)
+        compiling = self._compiler.submit(first, self._limits.compile_s)
+        compiling.add_done_callback(lambda done: self._baseline_compiled(first, done, lane))
+        return lane
+
+    def _occupation(self, lane: GpuLane) -> tuple[int, int, int]:
+        """How much a lane has to do: studies that go on, jobs, studies so far."""
+        mine = [shape for shape, other in self._lane_of.items() if other is lane]
+        return len(self._searched.intersection(mine)), lane.load, len(mine)
+
+    def _baseline_compiled(self, candidate: Candidate, done: Future[Compilation], lane: GpuLane) -> None:
+        if not done.cancelled() and done.exception() is None and isinstance(done.result(), Compiled):
+            lane.put_baseline(candidate)
+
+    def _compiled(
+        self, candidate: Candidate, done: Future[Compilation], lane: GpuLane, answer: Future[Evaluation]
+    ) -> None:
+        """In the compiler's thread: queue for the GPU, or end with what the compiler said."""
+        result = _compilation(done)
+        if isinstance(result, Compiled):
+            facts: dict[str, Value] = {
+                "compile_s": result.compile_s, "cached": result.cached, "lds_bytes": result.lds_bytes,
+            }  # fmt: skip
+            lane.put(Job(MeasureTask(candidate, self._timing), answer, facts))  # type: ignore[arg-type]
+        elif answer.set_running_or_notify_cancel():
+            if isinstance(result, Evaluation):
+                answer.set_result(result)
+            else:
+                answer.set_exception(result)
+
+
+def _worker(index: int) -> WorkerPool[Task, Answer]:
+    """One disposable process that sees GPU ``index`` only; it starts with its first task."""
+    return WorkerPool(run_task, 1, partial(see_only, index))
+
+
+def _compilation(done: Future[Compilation]) -> Compilation | BaseException:
+    if done.cancelled():
+        return Evaluation("crashed", "the compiler was stopped")
+    error = done.exception()
+    if isinstance(error, WorkerTimedOut):
+        return Evaluation("timed_out", f"compilation: {error}")
+    if isinstance(error, WorkerDied):
+        return Evaluation("crashed", f"compilation: {error}")
+    return error or done.result()
+
+
+def begin_compiling(device: DeviceKey) -> None:
+    """Prepare a compiling process: it sees no GPU and compiles for ``device``."""
+    see_none()
+    compile_only(device)
+
+
+def compile_candidate(candidate: Candidate, *, device: DeviceKey) -> Compilation:
+    """In a compiling process: fill Triton's cache with the candidate's kernels, or say why that fails."""
+    try:
+        program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)
+        return compile_ahead(program, device)
+    except KernelError as error:
+        return Evaluation(error.outcome, str(error))  # type: ignore[arg-type]

@@ -1,0 +1,232 @@
+"""Judge candidates without a GPU: compile for gfx950, execute the code on the simulator, predict its time."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import torch
+
+from kernels.device import GFX950, DeviceKey
+from kernels.disk import RunFolder, default_cache, writable_cache
+from kernels.errors import CompileError, IllegalConfigError, InputError, KernelError, TimedOutError
+from kernels.families import FAMILIES
+from kernels.launches.program import Program
+from search.evaluation import Candidate, Evaluation, Outcome, Value
+from search.gate.check import GateReport, check_program, load_calls
+from search.gfx950.code.artifacts import ArtifactCache
+from search.gfx950.code.calls import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts
+from search.gfx950.code.instruction_mix import InstructionMix, mix_of_counts
+from search.gfx950.machine import Machine
+from search.gfx950.model.families import estimate_calls
+from search.gfx950.model.timing_model import MODEL_VERSION, Prediction, predict, with_executed
+from search.gfx950.simulator import Histogram
+from search.workers.compiler_output import diagnostic_line
+from search.workers.pool import UNSEEN_END, WorkerDied, WorkerPool, WorkerTimedOut
+
+PROTOCOL = f"offline-{MODEL_VERSION}"
+TIMEOUT_S = 120.0  # of one candidate; a compilation takes about one second
+# By the user, or for memory that other processes took, or perhaps so: not the compiler's doing.
+KILLED_FROM_OUTSIDE = ("SIGKILL", UNSEEN_END)
+
+
+@dataclass(frozen=True)
+class OfflineTask:
+    """What a worker is given.
+
+    Args:
+        candidate: To judge.
+        logs: Folder of its own, which tells what was being compiled if the worker does not come back.
+    """
+
+    candidate: Candidate
+    logs: Path
+
+
+class OfflineEvaluator:
+    """Compiles candidates in worker processes and predicts their times.
+
+    Args:
+        device: What to compile for; gfx950 with any number of compute units.
+        jobs: Worker processes; None takes one a core.
+        cache: Folder of compiled kernels; None takes :func:`~kernels.disk.default_cache`.
+        timeout_s: Limit of one candidate.
+
+    Raises:
+        InputError: No folder for compiled kernels can be written.
+    """
+
+    def __init__(
+        self,
+        device: DeviceKey = GFX950,
+        *,
+        jobs: int | None = None,
+        cache: Path | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        count = jobs or len(os.sched_getaffinity(0))
+        self.device = device
+        self.protocol = PROTOCOL
+        self.capacity = 2 * count  # one runs, one waits, so that no worker idles while the sampler thinks
+        self._timeout_s = timeout_s
+        self._cache = ArtifactCache(writable_cache(cache or default_cache()))
+        self._logs = RunFolder()
+        self._numbers = itertools.count()
+        self._closed = False
+        function = partial(judge, device=device, cache=self._cache.folder)
+        alone = partial(torch.set_num_threads, 1)  # waiting threads of one worker would take the core of another
+        self._pool: WorkerPool[OfflineTask, Evaluation] = WorkerPool(function, count, alone, fork=True)
+
+    def submit(self, candidate: Candidate) -> Future[Evaluation]:
+        """Start judging ``candidate``; a worker that dies or hangs is the candidate's outcome."""
+        answer: Future[Evaluation] = Future()
+        answer.set_running_or_notify_cancel()
+        task = OfflineTask(candidate, self._logs.path / str(next(self._numbers)))
+
+        def settle(done: Future[Evaluation]) -> None:
+            result = self._result(done, task.logs)
+            if isinstance(result, BaseException):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result)
+
+        self._pool.submit(task, self._timeout_s).add_done_callback(settle)
+        return answer
+
+    def _result(self, done: Future[Evaluation], logs: Path) -> Evaluation | BaseException:
+        """What the worker answered, what its loss means, or the error that ends the search."""
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled() or (self._closed and isinstance(error, WorkerDied)):
+            return Evaluation("crashed", str(error or "cancelled"))
+        if not isinstance(error, (WorkerDied, WorkerTimedOut)):
+            return error or done.result()
+        try:
+            return lost_worker(error, logs, self._cache, keep=self._timeout_s >= TIMEOUT_S)
+        except OSError as refused:
+            what = f"{self._cache.folder}: how the compiler failed could not be stored ({refused.strerror or refused})"
+            return InputError(f"{what}; make room or set XDG_CACHE_HOME to another folder; the same command goes on")
+
+    def start(self, timeout_s: float) -> None:
+        """Bring the workers up."""
+        self._pool.start(timeout_s)
+
+    def close(self) -> None:
+        """Stop the workers."""
+        self._closed = True
+        self._pool.close()
+        self._logs.close()
+
+
+def lost_worker(error: WorkerDied | WorkerTimedOut, logs: Path, cache: ArtifactCache, *, keep: bool) -> Evaluation:
+    """Outcome of a candidate whose worker died or hung, and, where it was the compiler's doing, the memory of it.
+
+    Args:
+        error: How the worker was lost.
+        logs: The task's folder; a log is left of the compilation that was running.
+        cache: Where a compiler's abort is stored, so that it is met once and not in every run.
+        keep: Store a time-out as well: the limit was not made shorter than usual.
+
+    Raises:
+        OSError: The cache is full or cannot be written.
+    """
+    running = sorted(logs.glob(f"*{LOG_SUFFIX}"))
+    if not running:
+        outcome: Outcome = "timed_out" if isinstance(error, WorkerTimedOut) else "crashed"
+        return Evaluation(outcome, f"while it was checked: {error}")
+    said = diagnostic_line(running[0].read_text(errors="replace"))
+    key = running[0].name.removesuffix(LOG_SUFFIX)
+    if isinstance(error, WorkerTimedOut):
+        late = TimedOutError(f"compilation: {error}")
+        if keep:
+            cache.store(key, late)
+        return Evaluation("timed_out", str(late))
+    if any(end in str(error) for end in KILLED_FROM_OUTSIDE):
+        return Evaluation("crashed", f"compilation: {error}")
+    aborted = CompileError(f"the compiler aborted: {said or error}")
+    cache.store(key, aborted)
+    return Evaluation("compile_error", str(aborted))
+
+
+def judge(task: OfflineTask, *, device: DeviceKey, cache: Path) -> Evaluation:
+    """Compile the candidate, check what it needs and computes, and predict its time."""
+    candidate = task.candidate
+    facts: dict[str, Value] = {"protocol": PROTOCOL}
+    machine = Machine(cu_count=device.cu_count)
+    family = FAMILIES[candidate.family]
+    try:
+        refusal = candidate.config.check(candidate.shape, device)
+        if refusal is not None:
+            raise IllegalConfigError(refusal)
+        program = family.program(candidate.shape, candidate.config)
+        compiled = _compile(program, ArtifactCache(cache), task.logs)
+        facts |= compiled_facts(compiled, machine)
+        for one in compiled:
+            check_resources(one, machine)
+        report = check_program(program, load_calls(compiled), candidate.shape)
+        facts |= {"deterministic": family.is_deterministic(candidate.config)} | _checked_facts(compiled, report)
+    except KernelError as error:
+        return Evaluation(cast(Outcome, error.outcome), str(error), facts=facts)
+    prediction = predict_executed(candidate, compiled, report, machine)
+    facts |= {"model": prediction.model, "bound": prediction.bound, "roofline_us": prediction.roofline_us}
+    return Evaluation("ok", evidence="predicted", objective_us=prediction.predicted_us, facts=facts)
+
+
+def _compile(program: Program, cache: ArtifactCache, logs: Path) -> list[CompiledCall]:
+    logs.mkdir(parents=True, exist_ok=True)
+    compiled = [compile_call(program, call, cache, logs) for call in program.calls]
+    shutil.rmtree(logs)
+    return compiled
+
+
+def predict_executed(
+    candidate: Candidate, compiled: Sequence[CompiledCall], report: GateReport, machine: Machine
+) -> Prediction:
+    """Time by the model, from the instructions that were executed.
+
+    Args:
+        candidate: What was compiled.
+        compiled: Its launches.
+        report: Of their execution.
+        machine: With the harness whose times are asked for.
+    """
+    works = estimate_calls(candidate.family, candidate.config.to_dict(), candidate.shape, machine)
+    exact = tuple(
+        with_executed(work, longest_wave_mix(histogram), one.analysis.resources, one.lds_bytes, machine)
+        for work, one, histogram in zip(works, compiled, report.histograms, strict=True)
+    )
+    return predict(exact, candidate.shape, machine)
+
+
+def _checked_facts(compiled: Sequence[CompiledCall], report: GateReport) -> dict[str, Value]:
+    """Results columns of the simulated rung."""
+    gemm = next(histogram for one, histogram in zip(compiled, report.histograms, strict=True) if one.is_gemm)
+    return {
+        "checked_on": "simulator", "mismatches": 0, "max_rel_error": report.max_rel_error,
+        "check_s": report.check_s, "executed": sum(histogram.total for histogram in report.histograms),
+        **executed_columns(gemm),
+    }  # fmt: skip
+
+
+def longest_wave_mix(histogram: Histogram) -> InstructionMix:
+    """Mix of the wave that executed most.
+
+    A round of workgroups ends with its longest one, and with split K the slices may have unequal shares. The mix is
+    that of the average wave, scaled to the length of the longest.
+    """
+    counts: dict[tuple[str, str], float] = {}
+    for text, count in histogram.by_text.items():
+        mnemonic, _, operands = text.partition(" ")
+        counts[mnemonic, operands.strip()] = count
+    return mix_of_counts(counts).scaled(histogram.longest_wave / max(histogram.total, 1))
+
+
+def executed_columns(histogram: Histogram) -> Mapping[str, float]:
+    """Results columns ``executed_<class>``: instructions of the average wave."""
+    return {f"executed_{kind.value}": count for kind, count in histogram.per_wave().items()}

@@ -1,0 +1,143 @@
+"""Serve trials from a recorded sweep, so that samplers can be compared on any machine, at the speed of a look-up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from kernels.config import KernelConfig
+from kernels.device import DeviceKey
+from kernels.errors import InputError
+from kernels.problem import GemmShape
+from search.evaluation import Candidate, Evaluation, Evidence, Outcome, Value
+from search.results import load
+from search.results.columns import CHECKED, COMPILED, ORIGIN, TIMES
+from search.results.studies import PROTOCOL, STUDIES_FILE
+from search.results.winners import config_of
+
+PREFIX = "replay:"
+RUN_ONLY = ("source_hash", "started", "duration_s", "triton", "torch")  # of the run that records the replay
+FACTS = [name for name in {**TIMES, **COMPILED, **CHECKED, **ORIGIN} if name not in RUN_ONLY]
+DERIVED = ("tflops", "bandwidth_gbs", "predicted_tflops", "predicted_bandwidth_gbs", "roofline_fraction")
+Row = Mapping[Any, Any]
+
+
+def is_replay(target: str) -> bool:
+    """Whether ``target`` names a recorded sweep."""
+    return target.startswith(PREFIX)
+
+
+class RecordedPoints:
+    """The recorded configurations of one family at one shape, as the points that a search may choose from.
+
+    Args:
+        configs: In the order of the file.
+    """
+
+    def __init__(self, configs: Sequence[KernelConfig]) -> None:
+        self.configs = tuple(configs)
+        self.frame = pd.DataFrame([config.to_dict() for config in configs])
+        self._index = {config: index for index, config in enumerate(configs)}
+
+    def __len__(self) -> int:
+        return len(self.configs)
+
+    def config(self, index: int) -> KernelConfig:
+        """Configuration of point ``index``."""
+        return self.configs[index]
+
+    def index_of(self, config: KernelConfig) -> int | None:
+        """Its point, or None if it was not recorded."""
+        return self._index.get(config)
+
+
+class ReplayEvaluator:
+    """Answers with what was recorded; a candidate that was not recorded is ``illegal``.
+
+    Args:
+        path: Results file, folder or storage of one device.
+
+    Raises:
+        InputError: No results there, or those of several devices.
+    """
+
+    def __init__(self, path: Path) -> None:
+        file = path / STUDIES_FILE if path.is_dir() else path
+        if not file.exists():
+            cure = "name a results file, for example one of results/recorded, or the folder of a sweep's results"
+            raise InputError(f"--target {PREFIX}{path}: {file}: no such file; {cure}")
+        frame = load(path)
+        devices = sorted({(str(arch), int(cus)) for arch, cus in zip(frame["arch"], frame["cu_count"], strict=True)})
+        if len(devices) != 1:
+            raise InputError(f"{path}: holds results of {len(devices)} devices; write those of one with inspect --to")
+        self.device = DeviceKey(*devices[0])
+        self.capacity = 1
+        self._rows = _by_candidate(frame)
+        protocols = sorted({str(name) for name in frame["protocol"].dropna()})
+        self.protocol = PROTOCOL + ("+".join(protocols) or "v1")
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """Everything recorded, in the order of the file."""
+        return list(self._rows)
+
+    def shapes(self) -> list[GemmShape]:
+        """Shapes that were recorded, in the order of the file."""
+        return list(dict.fromkeys(candidate.shape for candidate in self._rows))
+
+    def legal(self, shape: GemmShape) -> dict[str, RecordedPoints]:
+        """What was recorded of ``shape``, by family.
+
+        Raises:
+            InputError: Nothing was.
+        """
+        found: dict[str, list[KernelConfig]] = {}
+        for candidate in self._rows:
+            if candidate.shape == shape:
+                found.setdefault(candidate.family, []).append(candidate.config)
+        if not found:
+            held = ", ".join(map(str, self.shapes()))
+            raise InputError(f"{shape} is not in the recorded sweep, which holds {held}; name one of these")
+        return {family: RecordedPoints(configs) for family, configs in found.items()}
+
+    def submit(self, candidate: Candidate) -> Future[Evaluation]:
+        """The recorded verdict."""
+        answer: Future[Evaluation] = Future()
+        row = self._rows.get(candidate)
+        answer.set_result(Evaluation("illegal", "not in the recorded sweep") if row is None else _evaluation(row))
+        return answer
+
+    def start(self, timeout_s: float) -> None:
+        """Nothing has to come up."""
+
+    def close(self) -> None:
+        """Nothing is running."""
+
+
+def _by_candidate(frame: pd.DataFrame) -> dict[Candidate, Row]:
+    """Rows by what was judged; the first of several stands, as it was before its finals."""
+    found: dict[Candidate, Row] = {}
+    for _, row in frame.iterrows():
+        shape = GemmShape(int(row["M"]), int(row["N"]), int(row["K"]))
+        found.setdefault(Candidate(shape, str(row["family"]), config_of(row)), dict(row))
+    return found
+
+
+def _evaluation(row: Row) -> Evaluation:
+    outcome: Outcome = row["outcome"]
+    evidence: Evidence | None = None if pd.isna(row["evidence"]) else row["evidence"]
+    facts = {name: _value(row[name]) for name in FACTS if name not in DERIVED}
+    objective = row["time_us"] if evidence == "measured" else row["predicted_us"]
+    objective_us = None if pd.isna(objective) or outcome not in ("ok", "slow") else float(objective)
+    return Evaluation(outcome, str(_value(row["reason"]) or ""), evidence, objective_us, facts)
+
+
+def _value(value: Any) -> Value:
+    """A cell as an evaluation's fact: NA is None, NumPy's numbers are Python's."""
+    if pd.isna(value):
+        return None
+    return value.item() if hasattr(value, "item") else value  # type: ignore[no-any-return]

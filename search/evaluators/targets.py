@@ -1,0 +1,56 @@
+"""What a sweep may search for, and the evaluator that judges candidates for it on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kernels.device import GFX950, local_device
+from kernels.errors import InputError
+from kernels.wording import counted, instead_of
+from search.device.timing import COLD, WARM
+from search.evaluation import Evaluator
+from search.evaluators.device import DeviceEvaluator
+from search.evaluators.offline import OfflineEvaluator
+from search.evaluators.replay import PREFIX, ReplayEvaluator, is_replay
+
+TARGETS = ("auto", "gfx950", "local", "replay:PATH")
+JOBS_PER_CORE = 4  # worker processes, at most
+
+
+def make_evaluator(target: str, *, jobs: int | None = None, warm: bool = False, cache: Path | None = None) -> Evaluator:
+    """The evaluator for ``target`` on this machine.
+
+    Args:
+        target: One of :data:`TARGETS`.
+        jobs: Worker processes; None takes one a core.
+        warm: Time with operands that stay in the GPU's cache.
+        cache: Folder of compiled kernels; None takes the user's cache folder.
+
+    Raises:
+        InputError: Unknown target, ``local`` on a machine without a GPU, a recorded sweep that cannot be read, or
+            no folder for compiled kernels that can be written.
+    """
+    if is_replay(target):
+        return ReplayEvaluator(Path(target.removeprefix(PREFIX)))
+    if target not in TARGETS:
+        raise InputError(f"unknown target {target!r}; {instead_of(target, TARGETS)}")
+    local = None if target == "gfx950" else local_device()
+    if local is not None:
+        return DeviceEvaluator(local, jobs=jobs, protocol=WARM if warm else COLD)
+    if target == "local":
+        raise InputError("--target local: torch finds no GPU here; use --target gfx950 to search without one")
+    return OfflineEvaluator(GFX950, jobs=jobs, cache=cache)
+
+
+def check_jobs(jobs: int | None) -> None:
+    """Refuse numbers of worker processes that would only get into each other's way.
+
+    Raises:
+        InputError: Less than one, or more than :data:`JOBS_PER_CORE` for each core.
+    """
+    cores = len(os.sched_getaffinity(0))
+    most = JOBS_PER_CORE * cores
+    if jobs is not None and not 1 <= jobs <= most:
+        lent = counted(cores, "core")
+        raise InputError(f"--jobs {jobs}: this machine lends {lent}; give 1 to {most}, or leave it out")

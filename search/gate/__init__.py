@@ -1,0 +1,1 @@
+"""Is the machine code of a candidate right: inputs, execution, tolerance."""

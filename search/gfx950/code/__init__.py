@@ -1,0 +1,1 @@
+"""A program as gfx950 machine code, and what that code uses."""

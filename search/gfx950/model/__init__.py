@@ -1,0 +1,1 @@
+"""How long a program may take on a gfx950."""

@@ -1,0 +1,1 @@
+"""From assembly text to instructions that can be executed."""

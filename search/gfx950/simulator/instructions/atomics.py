@@ -1,0 +1,221 @@
+"""Read-modify-write on global memory and LDS.
+
+MI300 ISA guide, buffer, global, flat and DS atomics. Lanes that name one address take turns in lane order (the
+hardware's order is not defined, so float sums may differ in rounding). ``sc0`` (DS: ``_rtn_``) returns the old value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.gfx950.simulator.decode.bind import Context, check_modifiers, make_instruction
+from search.gfx950.simulator.decode.op import Instruction, InstructionClass
+from search.gfx950.simulator.decode.text import Statement
+from search.gfx950.simulator.instructions.convert import bf16_bits, bf16_value
+from search.gfx950.simulator.instructions.ds import locate
+from search.gfx950.simulator.instructions.vmem import addresses, immediate
+from search.gfx950.simulator.state.access import Access, checked
+from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
+from search.gfx950.simulator.state.lds import NEVER_WRITTEN
+from search.gfx950.simulator.state.registers import parse_operand
+from search.gfx950.simulator.state.state import LANES, WaveGroup
+from search.gfx950.simulator.state.tracking import Entry, Pending
+
+Array = NDArray[Any]
+Binder = Callable[[Statement, Context], Instruction]
+Combine = Callable[[Array, Array], Array]
+_WORD = np.uint32(0xFFFF)
+_16 = np.uint32(16)
+
+
+def _add_f32(old: Array, value: Array) -> Array:
+    """f32 sum."""
+    return (old.view(np.float32) + value.view(np.float32)).view(np.uint32)
+
+
+def _add_f64(old: Array, value: Array) -> Array:
+    """f64 sum of register pairs."""
+    total = np.ascontiguousarray(old).view(np.float64) + np.ascontiguousarray(value).view(np.float64)
+    return np.asarray(total.view(np.uint32))
+
+
+def _pk_add_bf16(old: Array, value: Array) -> Array:
+    """Two bf16 sums, each rounded to nearest even."""
+    high = np.uint32(0xFFFF0000)
+    low_sum = bf16_value(old) + bf16_value(value)
+    high_sum = (old & high).view(np.float32) + (value & high).view(np.float32)
+    return np.asarray(bf16_bits(low_sum) | (bf16_bits(high_sum) << _16))
+
+
+def _pk_add_f16(old: Array, value: Array) -> Array:
+    """Two f16 sums."""
+    halves = [np.ascontiguousarray(words).view(np.float16) for words in (old, value)]
+    return (halves[0] + halves[1]).view(np.uint32)
+
+
+def _signed(operation: Callable[[Array, Array], Array]) -> Combine:
+    return lambda old, value: operation(old.view(np.int32), value.view(np.int32)).view(np.uint32)
+
+
+def _swap(old: Array, value: Array) -> Array:
+    """The new value."""
+    return value
+
+
+COMBINE: Mapping[str, tuple[int, Combine]] = MappingProxyType(
+    {
+        "add_f32": (1, _add_f32), "add_f64": (2, _add_f64), "pk_add_bf16": (1, _pk_add_bf16),
+        "pk_add_f16": (1, _pk_add_f16),
+        "add": (1, np.add), "sub": (1, np.subtract), "and": (1, np.bitwise_and), "or": (1, np.bitwise_or),
+        "xor": (1, np.bitwise_xor), "smin": (1, _signed(np.minimum)), "smax": (1, _signed(np.maximum)),
+        "umin": (1, np.minimum), "umax": (1, np.maximum), "swap": (1, _swap), "swap_x2": (2, _swap),
+    }
+)  # fmt: skip
+_DS_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "add_u32": "add", "sub_u32": "sub", "and_b32": "and", "or_b32": "or", "xor_b32": "xor", "min_i32": "smin",
+        "max_i32": "smax", "min_u32": "umin", "max_u32": "umax", "add_f32": "add_f32", "pk_add_bf16": "pk_add_bf16",
+        "pk_add_f16": "pk_add_f16",
+    }
+)  # fmt: skip
+
+
+def turns(address: Array) -> Iterator[Array]:
+    """Index sets in which every address is unique, in lane order."""
+    order = np.argsort(address, kind="stable")
+    ordered = address[order]
+    first = np.ones(len(ordered), np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    start = np.maximum.accumulate(np.where(first, np.arange(len(ordered)), 0))
+    rank = np.arange(len(ordered)) - start
+    for turn in range(int(rank.max()) + 1 if len(rank) else 0):
+        yield order[rank == turn]
+
+
+def _lane_words(g: WaveGroup, data: int, dwords: int) -> Array:
+    return np.ascontiguousarray(g.block(data, dwords).transpose(1, 2, 0))
+
+
+def _global_update(g: WaveGroup, access: Access, combine: Combine, data: int, dwords: int) -> tuple[Array, Array]:
+    """(old values uint32 [waves, 64, dwords], lanes that took part)."""
+    size = 4 * dwords
+    inside = access.in_range(size)
+    wanted = g.mask if inside is None else g.mask & inside
+    address = np.broadcast_to(access.address, (g.count, LANES))
+    old = np.zeros((g.count, LANES, dwords), np.uint32)
+    if not wanted.any():
+        return old, wanted
+    active, _ = checked(g, address, wanted, size)
+    assert active is not None
+    where = address[active]
+    values, result = _lane_words(g, data, dwords)[active], old[active]
+    memory = g.env.memory
+    for turn in turns(where):
+        before, undefined = memory.gather(where[turn], size)
+        if undefined is not None and undefined.any():
+            place = memory.describe(int(where[turn][0]))
+            g.env.report(FindingKind.UNINITIALISED_ATOMIC, g, active, f"{place} was never written")
+        words = np.ascontiguousarray(before).view(np.uint32).reshape(-1, dwords)
+        result[turn] = words
+        memory.scatter(where[turn], np.ascontiguousarray(combine(words, values[turn])).view(np.uint8).reshape(-1, size))
+    old[active] = result
+    g.env.global_read_bytes += size * len(where)
+    g.env.global_written_bytes += size * len(where)
+    return old, active
+
+
+def _bind_global(dwords: int, combine: Combine) -> Binder:
+    def bind(statement: Statement, context: Context) -> Instruction:
+        texts = list(statement.operands)
+        buffer = statement.mnemonic.startswith("buffer_")
+        returns = "sc0" in statement.modifiers
+        target = parse_operand(texts.pop(0)) if returns and not buffer else None
+        operand = parse_operand(texts.pop(0 if buffer else 1))
+        target = operand if returns and buffer else target
+        if operand.index is None or not operand.is_vector or operand.count != dwords:
+            raise UnknownInstructionError(f"{dwords} data registers expected, found {operand.text}")
+        compute, reads = addresses(statement, texts, context)
+        data = operand.index
+        first = target.index if target is not None else None
+        results = () if first is None else tuple(range(first, first + dwords))
+
+        def run(g: WaveGroup) -> None:
+            old, _ = _global_update(g, compute(g), combine, data, dwords)
+            if results:
+                np.copyto(g.block(results[0], dwords), old.transpose(2, 0, 1), where=g.mask)
+            g.tracking.issue("vm", Pending((Entry(results, g.waves),)))
+
+        registers = frozenset(range(data, data + dwords))
+        return make_instruction(
+            statement, run, InstructionClass.GLOBAL, (*reads, *registers), results, counter="vm",
+            sinks=(("address", frozenset(reads)), ("store", registers)), lanes=compute,
+        )  # fmt: skip
+
+    return bind
+
+
+def _bind_ds(combine: Combine, returns: bool) -> Binder:
+    def bind(statement: Statement, context: Context) -> Instruction:
+        check_modifiers(statement, frozenset({"offset"}))
+        operands = [parse_operand(text) for text in statement.operands]
+        address, data = (operand.index for operand in operands[-2:])
+        target = operands[0].index if returns else None
+        if address is None or data is None:
+            raise UnknownInstructionError("vector registers expected")
+        offset = immediate(statement)
+        results = (target,) if target is not None else ()
+
+        def run(g: WaveGroup) -> None:
+            old, record = _ds_update(g, address, offset, data, combine)
+            if target is not None:
+                np.copyto(g.u[target], old, where=g.mask)
+            g.tracking.issue("lgkm", Pending((Entry(results, g.waves, record),)))
+
+        return make_instruction(
+            statement, run, InstructionClass.LDS, (address, data), results, counter="lgkm",
+            sinks=(("address", frozenset({address})), ("store", frozenset({data}))),
+        )  # fmt: skip
+
+    return bind
+
+
+def _ds_update(
+    g: WaveGroup, address: int, offset: int, data: int, combine: Combine
+) -> tuple[Array, Callable[[Array], None]]:
+    lds = g.env.lds
+    flat, active = locate(g, address, offset, 4, 4)
+    old = np.zeros((g.count, LANES), np.uint32)
+    where, values = flat[active], g.u[data][active]
+    result = old[active]
+    for turn in turns(where):
+        raw, shadow = lds.read(where[turn], 4)
+        if np.any(shadow == NEVER_WRITTEN):
+            g.env.report(FindingKind.UNINITIALISED_ATOMIC, g, active, "changes LDS that was never written")
+        words = np.ascontiguousarray(raw).view(np.uint32)[:, 0]
+        result[turn] = words
+        lds.overwrite(where[turn], np.ascontiguousarray(combine(words, values[turn])).view(np.uint8).reshape(-1, 4))
+    old[active] = result
+    final, _ = lds.read(np.where(active, flat, lds.base[g.waves][:, None]), 4)
+    record = lds.write(g.waves, flat, final, active)
+    g.env.lds_read_bytes += 4 * len(where)
+    g.env.lds_written_bytes += 4 * len(where)
+    return old, lambda waves: lds.finish(record, waves)
+
+
+BINDERS: Mapping[str, Binder] = MappingProxyType(
+    {
+        f"{family}_atomic_{name}": _bind_global(dwords, combine)
+        for family in ("buffer", "global", "flat")
+        for name, (dwords, combine) in COMBINE.items()
+    }
+    | {f"ds_{name}": _bind_ds(COMBINE[kind][1], False) for name, kind in _DS_NAMES.items()}
+    | {
+        f"ds_{name.rpartition('_')[0]}_rtn_{name.rpartition('_')[2]}": _bind_ds(COMBINE[kind][1], True)
+        for name, kind in _DS_NAMES.items()
+    }
+)

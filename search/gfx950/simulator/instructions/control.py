@@ -1,0 +1,122 @@
+"""Branches, barriers, waits and the other SOPP instructions.
+
+MI300 ISA guide, section "Program flow control". A branch goes to its own address + 4 + 4 * SIMM16 where the text
+gives no label. Priorities, sleeps and scheduling hints change no result and do nothing here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.gfx950.simulator.decode.bind import Context, make_instruction
+from search.gfx950.simulator.decode.op import Control, Instruction, InstructionClass
+from search.gfx950.simulator.decode.text import Statement
+from search.gfx950.simulator.state.findings import UnknownInstructionError
+from search.gfx950.simulator.state.registers import EXEC, SCC, VCC
+from search.gfx950.simulator.state.state import WaveGroup
+
+Array = NDArray[Any]
+Binder = Callable[[Statement, Context], Instruction]
+Condition = Callable[[WaveGroup], Array]
+_WAIT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
+_COUNTERS = {"vmcnt": "vm", "lgkmcnt": "lgkm"}
+
+
+def branch_target(statement: Statement, context: Context) -> int:
+    """Statement index that a branch goes to.
+
+    Raises:
+        UnknownInstructionError: No such label or address.
+    """
+    text = statement.operands[0]
+    if text in context.labels:
+        return context.labels[text]
+    if statement.address is not None and re.match(r"^-?(0x[0-9a-fA-F]+|\d+)$", text):
+        displacement = int(text, 0) & 0xFFFF
+        displacement -= 0x10000 if displacement & 0x8000 else 0
+        address = statement.address + 4 + 4 * displacement
+        if address in context.index_of:
+            return context.index_of[address]
+    raise UnknownInstructionError(f"unknown branch target {text!r}")
+
+
+def _always(g: WaveGroup) -> Array:
+    return np.ones((g.count, 1), np.bool_)
+
+
+def _scc(g: WaveGroup) -> Array:
+    return g.scc
+
+
+def _not_scc(g: WaveGroup) -> Array:
+    return np.asarray(~g.scc)
+
+
+def _mask_test(index: int, zero: bool) -> Condition:
+    return lambda g: np.asarray((g.read64(index) == 0) == zero)
+
+
+_CONDITIONS: Mapping[str, tuple[Condition, frozenset[int]]] = {
+    "s_branch": (_always, frozenset()),
+    "s_cbranch_scc0": (_not_scc, frozenset({SCC})),
+    "s_cbranch_scc1": (_scc, frozenset({SCC})),
+    "s_cbranch_vccz": (_mask_test(VCC, True), frozenset({VCC, VCC + 1})),
+    "s_cbranch_vccnz": (_mask_test(VCC, False), frozenset({VCC, VCC + 1})),
+    "s_cbranch_execz": (_mask_test(EXEC, True), frozenset({EXEC, EXEC + 1})),
+    "s_cbranch_execnz": (_mask_test(EXEC, False), frozenset({EXEC, EXEC + 1})),
+}
+
+
+def _bind_branch(condition: Condition, reads: frozenset[int]) -> Binder:
+    def bind(statement: Statement, context: Context) -> Instruction:
+        def run(g: WaveGroup) -> None:
+            g.taken = condition(g)
+
+        return make_instruction(
+            statement, run, InstructionClass.SCALAR, tuple(reads), (), control=Control.BRANCH,
+            target=branch_target(statement, context), sinks=(("branch", reads),),
+        )  # fmt: skip
+
+    return bind
+
+
+def _bind_wait(statement: Statement, context: Context) -> Instruction:
+    text = statement.operands[0]
+    waits = [(_COUNTERS[name], int(count)) for name, count in _WAIT.findall(text) if name in _COUNTERS]
+    if not _WAIT.search(text):
+        raise UnknownInstructionError(f"unknown wait {text!r}")
+
+    def run(g: WaveGroup) -> None:
+        for counter, count in waits:
+            g.tracking.wait(counter, count)
+
+    return make_instruction(statement, run, InstructionClass.WAIT)
+
+
+def _nothing(g: WaveGroup) -> None:
+    """No effect on any result."""
+
+
+def _bind_control(control: Control, kind: InstructionClass) -> Binder:
+    return lambda statement, context: make_instruction(statement, _nothing, kind, control=control)
+
+
+_IGNORED = (
+    "s_nop", "s_sleep", "s_setprio", "s_dcache_wb", "s_dcache_inv", "s_icache_inv", "s_ttracedata", "s_wakeup",
+    "buffer_wbl2", "buffer_inv",
+)  # fmt: skip
+BINDERS: Mapping[str, Binder] = MappingProxyType(
+    {name: _bind_branch(condition, reads) for name, (condition, reads) in _CONDITIONS.items()}
+    | {name: _bind_control(Control.NEXT, InstructionClass.SCALAR) for name in _IGNORED}
+    | {
+        "s_waitcnt": _bind_wait,
+        "s_barrier": _bind_control(Control.BARRIER, InstructionClass.BARRIER),
+        "s_endpgm": _bind_control(Control.END, InstructionClass.SCALAR),
+    }
+)

@@ -1,0 +1,359 @@
+"""LDS instructions: reads, writes, transposing reads, atomics, and the lane permutes that share their encoding.
+
+MI300 ISA guide, section "Data share operations"; LLVM ``DSInstructions.td`` for ``ds_read_b64_tr_*`` of gfx950.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.gfx950.simulator.decode.bind import Context, check_modifiers, make_instruction
+from search.gfx950.simulator.decode.op import Instruction, InstructionClass
+from search.gfx950.simulator.decode.text import Statement
+from search.gfx950.simulator.instructions.vmem import half_preserve, immediate, store_bits, stored_bytes
+from search.gfx950.simulator.state.access import Width, write_loaded
+from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
+from search.gfx950.simulator.state.lds import IN_FLIGHT, NEVER_WRITTEN
+from search.gfx950.simulator.state.registers import parse_operand
+from search.gfx950.simulator.state.state import LANES, WaveGroup
+from search.gfx950.simulator.state.tracking import Entry, Pending
+
+Array = NDArray[Any]
+Binder = Callable[[Statement, Context], Instruction]
+_READS: Mapping[str, Width] = MappingProxyType(
+    {
+        "u8": Width(1), "i8": Width(1, True), "u16": Width(2), "i16": Width(2, True), "b32": Width(4), "b64": Width(8),
+        "b96": Width(12), "b128": Width(16), "u8_d16": Width(1, half="lo"), "u8_d16_hi": Width(1, half="hi"),
+        "i8_d16": Width(1, True, "lo"), "i8_d16_hi": Width(1, True, "hi"), "u16_d16": Width(2, half="lo"),
+        "u16_d16_hi": Width(2, half="hi"),
+    }
+)  # fmt: skip
+_WRITES: Mapping[str, Width] = MappingProxyType(
+    {
+        "b8": Width(1), "b16": Width(2), "b32": Width(4), "b64": Width(8), "b96": Width(12), "b128": Width(16),
+        "b8_d16_hi": Width(1, half="hi"), "b16_d16_hi": Width(2, half="hi"),
+    }
+)  # fmt: skip
+
+
+def _register(text: str, count: int) -> int:
+    operand = parse_operand(text)
+    if operand.index is None or not operand.is_vector or operand.count != count:
+        raise UnknownInstructionError(f"{count} vector registers expected, found {text}")
+    return operand.index
+
+
+def locate(g: WaveGroup, address: int, offset: int, size: int, align: int) -> tuple[Array, Array]:
+    """(flat offsets int64 [waves, 64], lanes that may access) of an LDS access, with its findings."""
+    lds = g.env.lds
+    local = g.u[address].astype(np.int64) + offset if offset else g.u[address].astype(np.int64)
+    active = g.mask
+    if g.full:
+        highest, bits = int(local.max()), int(np.bitwise_or.reduce(local, axis=None))
+    else:
+        chosen = local[active]
+        highest, bits = (int(chosen.max()), int(np.bitwise_or.reduce(chosen))) if chosen.size else (0, 0)
+    if bits & (align - 1):
+        wrong = active & ((local & (align - 1)) != 0)
+        g.env.report(FindingKind.MISALIGNED_LDS, g, wrong, f"LDS byte {int(local[wrong][0])} is no multiple of {align}")
+    if highest + size > lds.size:
+        outside = active & (local + size > lds.size)
+        first = int(local[outside][0])
+        g.env.report(FindingKind.LDS_OUT_OF_RANGE, g, outside, f"LDS bytes {first}…{first + size - 1} of {lds.size}")
+        active = active & ~outside
+    if active is not g.mask or not g.full:
+        local = np.where(active, local, 0)
+    return local + lds.base[g.waves][:, None], active
+
+
+def read_lds(g: WaveGroup, flat: Array, active: Array, size: int) -> tuple[Array, Array | None]:
+    """Values uint8 [waves, 64, size] and undefined bits or None, with race and wait findings."""
+    env = g.env
+    values, shadow = env.lds.read(flat, size)
+    env.lds.note_read(g.waves, flat, active, size)
+    env.lds_read_bytes += size * (flat.size if g.full else int(np.count_nonzero(active)))
+    if not shadow.any():
+        return values, None
+    return values, _inspect(g, shadow, active)
+
+
+def report_overtaken(g: WaveGroup, flat: Array, active: Array, size: int) -> None:
+    """Report a write to bytes that another wave read since the last barrier."""
+    found = g.env.lds.foreign_reader(g.waves, flat, active, size)
+    if found is not None:
+        detail = f"overwrites LDS that wave {found[1]} read, with no barrier in between"
+        g.env.report(FindingKind.LDS_RACE, g, found[0], detail)
+
+
+def _inspect(g: WaveGroup, shadow: Array, active: Array) -> Array | None:
+    env = g.env
+    shadow = np.where(active[:, :, None], shadow, np.uint8(0))
+    in_flight = shadow == IN_FLIGHT
+    if in_flight.any():
+        env.report(FindingKind.LDS_READ_BEFORE_WAIT, g, in_flight, "reads LDS that a load into LDS has not reached yet")
+    own = (env.wave_in_group[g.waves] + 1).astype(np.uint8)[:, None, None]
+    foreign = (shadow != 0) & (shadow < IN_FLIGHT) & (shadow != own)
+    if foreign.any():
+        writer = int(shadow[foreign][0]) - 1
+        env.report(FindingKind.LDS_RACE, g, foreign, f"reads LDS that wave {writer} wrote, with no barrier in between")
+    never = shadow == NEVER_WRITTEN
+    return np.where(never, np.uint8(0xFF), np.uint8(0)) if never.any() else None
+
+
+def _issue(g: WaveGroup, registers: tuple[int, ...], complete: Callable[[Array], None] | None = None) -> None:
+    g.tracking.issue("lgkm", Pending((Entry(registers, g.waves, complete),)))
+
+
+def _bind_read(width: Width) -> Binder:
+    def bind(statement: Statement, context: Context) -> Instruction:
+        check_modifiers(statement, frozenset({"offset"}))
+        data, address = _register(statement.operands[0], width.registers), _register(statement.operands[1], 1)
+        offset, registers = immediate(statement), tuple(range(data, data + width.registers))
+        align = width.size & -width.size
+
+        def run(g: WaveGroup) -> None:
+            flat, active = locate(g, address, offset, width.size, align)
+            values, undefined = read_lds(g, flat, active, width.size)
+            write_loaded(g, data, values, undefined, width)
+            _issue(g, registers)
+
+        return make_instruction(
+            statement, run, InstructionClass.LDS, (address,), registers, counter="lgkm",
+            sinks=(("address", frozenset({address})),), preserve=half_preserve(width),
+        )  # fmt: skip
+
+    return bind
+
+
+def _bind_read2(size: int, stride: int) -> Binder:
+    width = Width(size)
+
+    def bind(statement: Statement, context: Context) -> Instruction:
+        check_modifiers(statement, frozenset({"offset0", "offset1"}))
+        each = width.registers
+        data, address = _register(statement.operands[0], 2 * each), _register(statement.operands[1], 1)
+        offsets = [immediate(statement, key) * stride for key in ("offset0", "offset1")]
+        registers = tuple(range(data, data + 2 * each))
+
+        def run(g: WaveGroup) -> None:
+            parts = []
+            for offset in offsets:
+                flat, active = locate(g, address, offset, size, size)
+                parts.append(read_lds(g, flat, active, size))
+            for position, (values, undefined) in enumerate(parts):
+                write_loaded(g, data + position * each, values, undefined, width)
+            _issue(g, registers)
+
+        return make_instruction(
+            statement, run, InstructionClass.LDS, (address,), registers, counter="lgkm",
+            sinks=(("address", frozenset({address})),),
+        )  # fmt: skip
+
+    return bind
+
+
+def undefined_bytes(g: WaveGroup, data: int, width: Width) -> Array | None:
+    """Undefined bits of the data registers as bytes uint8 [waves, 64, size]; None: all defined."""
+    tracked = g.tracking.undefined
+    registers = range(data, data + width.registers)
+    if tracked.keys().isdisjoint(registers):
+        return None
+    zero = np.zeros((1, 1), np.uint32)
+    rows = [np.broadcast_to(tracked.get(register, zero), (g.count, LANES)) for register in registers]
+    if width.half == "hi":
+        rows = [row >> np.uint32(16) for row in rows]
+    raw = np.ascontiguousarray(np.stack(rows, axis=-1)).view(np.uint8)
+    return raw[:, :, : width.size]
+
+
+def _write(g: WaveGroup, address: int, offset: int, data: int, width: Width, align: int) -> None:
+    env = g.env
+    flat, active = locate(g, address, offset, width.size, align)
+    report_overtaken(g, flat, active, width.size)
+    record = env.lds.write(g.waves, flat, stored_bytes(g, data, width), active)
+    undefined = undefined_bytes(g, data, width)
+    if undefined is not None:
+        env.lds.mark(flat, undefined, active)
+    env.lds_written_bytes += width.size * int(np.count_nonzero(active))
+    _issue(g, (), lambda waves: env.lds.finish(record, waves))
+
+
+def _bind_write(width: Width) -> Binder:
+    def bind(statement: Statement, context: Context) -> Instruction:
+        check_modifiers(statement, frozenset({"offset"}))
+        address, data = _register(statement.operands[0], 1), _register(statement.operands[1], width.registers)
+        offset, align = immediate(statement), width.size & -width.size
+        return make_instruction(
+            statement, lambda g: _write(g, address, offset, data, width, align), InstructionClass.LDS,
+            (address, *range(data, data + width.registers)), (), counter="lgkm",
+            sinks=(("address", frozenset({address})),), store_bits=store_bits(width),
+        )  # fmt: skip
+
+    return bind
+
+
+def _bind_write2(size: int, stride: int) -> Binder:
+    width = Width(size)
+
+    def bind(statement: Statement, context: Context) -> Instruction:
+        check_modifiers(statement, frozenset({"offset0", "offset1"}))
+        address = _register(statement.operands[0], 1)
+        data = [_register(text, width.registers) for text in statement.operands[1:3]]
+        offsets = [immediate(statement, key) * stride for key in ("offset0", "offset1")]
+        reads = [address] + [register for first in data for register in range(first, first + width.registers)]
+
+        def run(g: WaveGroup) -> None:
+            # One operation of two writes: the second one counts in the queue, the first one completes with it.
+            _write(g, address, offsets[0], data[0], width, size)
+            first = g.tracking.queues["lgkm"].pop()
+            _write(g, address, offsets[1], data[1], width, size)
+            second = g.tracking.queues["lgkm"].pop()
+            g.tracking.queues["lgkm"].append(Pending((*first.entries, *second.entries)))
+
+        return make_instruction(
+            statement, run, InstructionClass.LDS, reads, (), counter="lgkm", sinks=(("address", frozenset({address})),)
+        )
+
+    return bind
+
+
+def _bind_transposed(bits: int) -> Binder:
+    """DS_READ_B64_TR_Bn: 16 lanes read 8 bytes each; lane l gets element l of every row of 16 elements.
+
+    The 16 lanes' data in lane order are rows of 16 elements of ``bits`` bits.
+    """
+    width = Width(8)
+
+    def bind(statement: Statement, context: Context) -> Instruction:
+        check_modifiers(statement, frozenset({"offset"}))
+        data, address = _register(statement.operands[0], 2), _register(statement.operands[1], 1)
+        offset, registers = immediate(statement), (data, data + 1)
+
+        def run(g: WaveGroup) -> None:
+            flat, active = locate(g, address, offset, 8, 8)
+            values, undefined = read_lds(g, flat, active, 8)
+            write_loaded(g, data, transposed(values, bits), undefined, width)
+            _issue(g, registers)
+
+        return make_instruction(
+            statement, run, InstructionClass.LDS, (address,), registers, counter="lgkm",
+            sinks=(("address", frozenset({address})),),
+        )  # fmt: skip
+
+    return bind
+
+
+def transposed(values: Array, bits: int) -> Array:
+    """uint8 [waves, 64, 8] after the 16-lane transpose of elements of ``bits`` bits."""
+    waves = values.shape[0]
+    raw = values
+    if bits == 4:
+        raw = np.stack([values & 15, values >> 4], axis=-1)
+    elements = np.ascontiguousarray(raw).reshape(waves, 4, -1).view(np.uint16 if bits == 16 else np.uint8)
+    turned = np.ascontiguousarray(elements.reshape(waves, 4, -1, 16).transpose(0, 1, 3, 2))
+    if bits == 4:
+        turned = turned[..., 0::2] | (turned[..., 1::2] << 4)
+    return np.ascontiguousarray(turned).view(np.uint8).reshape(waves, LANES, 8)
+
+
+def _move(g: WaveGroup, destination: int, data: int, mover: Callable[[Array], Array]) -> None:
+    """Write ``mover`` of the data row, and of its undefined bits, to active lanes of the destination."""
+    undefined = g.tracking.undefined
+    bits = undefined.get(data)
+    moved_bits = None if bits is None else mover(np.broadcast_to(bits, (g.count, LANES)))
+    np.copyto(g.u[destination], mover(g.u[data]), where=g.mask)
+    if moved_bits is not None:
+        old = undefined.get(destination, np.zeros((1, 1), np.uint32))
+        g.tracking.set_undefined(destination, np.where(g.mask, moved_bits, old))
+    _issue(g, (destination,))
+
+
+def _lanes_named(g: WaveGroup, address: int, offset: int) -> Array:
+    return np.asarray((((g.u[address] + np.uint32(offset)) >> np.uint32(2)) & np.uint32(63)).astype(np.int64))
+
+
+def _permutation(statement: Statement, run: Callable[[WaveGroup], None], addresses: tuple[int, ...]) -> Instruction:
+    destination, data = _register(statement.operands[0], 1), _register(statement.operands[-1], 1)
+    return make_instruction(
+        statement, run, InstructionClass.LDS, (*addresses, data), (destination,), counter="lgkm",
+        sinks=(("address", frozenset(addresses)),),
+    )  # fmt: skip
+
+
+def _bind_bpermute(statement: Statement, context: Context) -> Instruction:
+    """DS_BPERMUTE_B32: D = data of lane (address + offset) / 4 mod 64; 0 where that lane is inactive."""
+    check_modifiers(statement, frozenset({"offset"}))
+    destination, address, data = (_register(text, 1) for text in statement.operands)
+    offset = immediate(statement)
+
+    def run(g: WaveGroup) -> None:
+        lane = _lanes_named(g, address, offset)
+        if g.full:
+            _move(g, destination, data, lambda row: np.take_along_axis(row, lane, axis=1))
+        else:
+            on = np.take_along_axis(g.mask, lane, axis=1)
+            _move(g, destination, data, lambda row: np.where(on, np.take_along_axis(row, lane, axis=1), np.uint32(0)))
+
+    return _permutation(statement, run, (address,))
+
+
+def _bind_permute(statement: Statement, context: Context) -> Instruction:
+    """DS_PERMUTE_B32: lane (address + offset) / 4 mod 64 of D = data; the highest lane wins, others get 0."""
+    check_modifiers(statement, frozenset({"offset"}))
+    destination, address, data = (_register(text, 1) for text in statement.operands)
+    offset = immediate(statement)
+
+    def run(g: WaveGroup) -> None:
+        lane = _lanes_named(g, address, offset)
+
+        def push(row: Array) -> Array:
+            result = np.zeros((g.count, LANES), np.uint32)
+            for source in range(LANES):
+                active = g.mask[:, source]
+                result[active, lane[active, source]] = row[active, source]
+            return result
+
+        _move(g, destination, data, push)
+
+    return _permutation(statement, run, (address,))
+
+
+def _bind_swizzle(statement: Statement, context: Context) -> Instruction:
+    """DS_SWIZZLE_B32: quad permute (bit 15 of the offset) or and/or/xor masks within 32 lanes."""
+    check_modifiers(statement, frozenset({"offset"}))
+    destination, data = _register(statement.operands[0], 1), _register(statement.operands[1], 1)
+    source = swizzle_source(immediate(statement))
+
+    def run(g: WaveGroup) -> None:
+        _move(g, destination, data, lambda row: np.where(g.mask[:, source], row[:, source], np.uint32(0)))
+
+    return _permutation(statement, run, ())
+
+
+def swizzle_source(pattern: int) -> Array:
+    """Lane that each of 64 lanes reads for a DS_SWIZZLE_B32 offset."""
+    lane = np.arange(LANES)
+    if pattern & 0x8000:
+        return np.asarray((lane & ~3) + np.array([pattern >> (2 * position) & 3 for position in range(4)])[lane & 3])
+    and_mask, or_mask, xor_mask = pattern & 31, pattern >> 5 & 31, pattern >> 10 & 31
+    return np.asarray((lane & 32) | ((((lane & 31) & and_mask) | or_mask) ^ xor_mask))
+
+
+BINDERS: Mapping[str, Binder] = MappingProxyType(
+    {f"ds_read_{name}": _bind_read(width) for name, width in _READS.items()}
+    | {f"ds_write_{name}": _bind_write(width) for name, width in _WRITES.items()}
+    | {
+        "ds_read2_b32": _bind_read2(4, 4), "ds_read2_b64": _bind_read2(8, 8), "ds_read2st64_b32": _bind_read2(4, 256),
+        "ds_read2st64_b64": _bind_read2(8, 512), "ds_write2_b32": _bind_write2(4, 4),
+        "ds_write2_b64": _bind_write2(8, 8),
+        "ds_write2st64_b32": _bind_write2(4, 256), "ds_write2st64_b64": _bind_write2(8, 512),
+        "ds_read_b64_tr_b16": _bind_transposed(16), "ds_read_b64_tr_b8": _bind_transposed(8),
+        "ds_read_b64_tr_b4": _bind_transposed(4), "ds_bpermute_b32": _bind_bpermute, "ds_permute_b32": _bind_permute,
+        "ds_swizzle_b32": _bind_swizzle,
+    }
+)  # fmt: skip

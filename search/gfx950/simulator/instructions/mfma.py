@@ -1,0 +1,246 @@
+"""Matrix instructions: scaled FP4/FP6/FP8 MFMA, bf16 and f16 MFMA.
+
+Layouts: AMD matrix instruction calculator and the MI300 ISA guide, section "Matrix arithmetic instructions"; the scaled
+f8f6f4 forms from LLVM ``AMDGPUUsage`` and disassembly. Lane l holds row (A) or column (B) l % n and the k block l // n;
+register r of D holds row 4*(64//n)*(r//4) + 4*(l//n) + r%4, column l % n. Products and sums are formed in
+float64 and rounded to float32 once; the hardware's own intermediate rounding is not documented.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.gfx950.simulator.decode.bind import Context, check_modifiers, make_instruction, resolve
+from search.gfx950.simulator.decode.modifiers import int_list
+from search.gfx950.simulator.decode.op import Instruction, InstructionClass
+from search.gfx950.simulator.decode.text import Statement
+from search.gfx950.simulator.instructions.convert import E2M1_SIGNED
+from search.gfx950.simulator.state.findings import UnknownInstructionError
+from search.gfx950.simulator.state.registers import parse_operand
+from search.gfx950.simulator.state.state import LANES, WaveGroup
+
+Array = NDArray[Any]
+Binder = Callable[[Statement, Context], Instruction]
+_E8M0 = np.where(np.arange(256) == 255, np.nan, 2.0 ** (np.arange(256) - 127.0))
+# Two E2M1 values of a byte, low nibble first, as one 16-byte item that ``take`` moves at once.
+_E2M1_PAIRS = np.ascontiguousarray(
+    np.stack([E2M1_SIGNED[np.arange(256) & 15], E2M1_SIGNED[np.arange(256) >> 4]], axis=1)
+).view(np.complex128)[:, 0]
+FORMATS = ("fp8", "bf8", "fp6", "bf6", "fp4")
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Shape of one matrix instruction: D[n, n] += A[n, k] B[k, n]."""
+
+    n: int
+    k: int
+
+    @property
+    def groups(self) -> int:
+        """Blocks of k that different lanes hold."""
+        return LANES // self.n
+
+    @property
+    def accumulators(self) -> int:
+        """Registers of C and D."""
+        return self.n * self.n // LANES
+
+
+def lane_rows(g: WaveGroup, first: int, registers: int, tile: Tile) -> Array:
+    """Operand registers as uint32 [waves, n, k groups, registers]."""
+    block = g.block(first, registers).reshape(registers, g.count, tile.groups, tile.n)
+    return np.ascontiguousarray(block.transpose(1, 3, 2, 0))
+
+
+def fp4_operand(g: WaveGroup, first: int, tile: Tile) -> Array:
+    """E2M1 operand as float64 [waves, n, k groups, 32]."""
+    raw = lane_rows(g, first, 4, tile).view(np.uint8)
+    return np.asarray(_E2M1_PAIRS.take(raw)).view(np.float64).reshape(g.count, tile.n, tile.groups, 32)
+
+
+def small_float_values(exponent_bits: int, mantissa_bits: int, bias: int, special: str) -> Array:
+    """All values of a small float format by code; ``special`` is the meaning of the top codes (ieee, nan, none)."""
+    bits = 1 + exponent_bits + mantissa_bits
+    code = np.arange(1 << bits)
+    exponent = (code >> mantissa_bits) & ((1 << exponent_bits) - 1)
+    fraction = (code & ((1 << mantissa_bits) - 1)) / (1 << mantissa_bits)
+    magnitude = np.where(exponent == 0, fraction * 2.0 ** (1 - bias), (1 + fraction) * 2.0 ** (exponent - bias))
+    top = exponent == (1 << exponent_bits) - 1
+    if special == "ieee":
+        magnitude = np.where(top, np.where(fraction == 0, np.inf, np.nan), magnitude)
+    elif special == "nan":
+        magnitude = np.where((code & ((1 << (bits - 1)) - 1)) == (1 << (bits - 1)) - 1, np.nan, magnitude)
+    return np.asarray(np.where(code >> (bits - 1), -magnitude, magnitude))
+
+
+_FP8 = small_float_values(4, 3, 7, "nan")
+_BF8 = small_float_values(5, 2, 15, "ieee")
+_FP6 = small_float_values(2, 3, 1, "none")
+_BF6 = small_float_values(3, 2, 3, "none")
+
+
+def _wide_operand(values: Array) -> Callable[[WaveGroup, int, Tile], Array]:
+    def read(g: WaveGroup, first: int, tile: Tile) -> Array:
+        # Which k each byte stands for does not matter here: both operands use the same order.
+        raw = lane_rows(g, first, 8, tile).view(np.uint8)
+        return values.take(raw).reshape(g.count, tile.n, tile.groups, 32)
+
+    return read
+
+
+def _six_bit_operand(values: Array) -> Callable[[WaveGroup, int, Tile], Array]:
+    def read(g: WaveGroup, first: int, tile: Tile) -> Array:
+        raw = lane_rows(g, first, 6, tile).view(np.uint8)
+        bits = np.unpackbits(raw, axis=-1, bitorder="little").reshape(g.count, tile.n, tile.groups, 32, 6)
+        codes = (bits << np.arange(6, dtype=np.uint8)).sum(axis=-1)
+        return np.asarray(values.take(codes))
+
+    return read
+
+
+_READERS: tuple[tuple[int, Callable[[WaveGroup, int, Tile], Array]], ...] = (
+    (8, _wide_operand(_FP8)), (8, _wide_operand(_BF8)), (6, _six_bit_operand(_FP6)), (6, _six_bit_operand(_BF6)),
+    (4, fp4_operand),
+)  # fmt: skip
+
+
+def accumulator_matrix(g: WaveGroup, first: int, tile: Tile) -> Array:
+    """C registers as float32 [waves, n, n]."""
+    n, registers = tile.n, tile.accumulators
+    block = g.block(first, registers).view(np.float32)
+    # Row = 4 * groups * (r // 4) + 4 * (l // n) + r % 4.
+    shaped = block.reshape(registers // 4, 4, g.count, tile.groups, n)
+    return shaped.transpose(2, 0, 3, 1, 4).reshape(g.count, n, n)
+
+
+def write_accumulator(g: WaveGroup, first: int, tile: Tile, value: Array) -> None:
+    """D registers from float [waves, n, n]; MFMA ignores EXEC."""
+    n, registers = tile.n, tile.accumulators
+    block = g.block(first, registers).view(np.float32).reshape(registers // 4, 4, g.count, tile.groups, n)
+    block[...] = value.reshape(g.count, registers // 4, tile.groups, 4, n).transpose(1, 3, 0, 2, 4)
+
+
+def _multiply(g: WaveGroup, tile: Tile, left: Array, right: Array, c: int | None, constant: float, d: int) -> None:
+    product = np.matmul(left, right.transpose(0, 2, 1))
+    product += accumulator_matrix(g, c, tile) if c is not None else constant
+    write_accumulator(g, d, tile, product)
+
+
+def _scale_byte(statement: Statement, position: int) -> int:
+    low = int_list(statement.modifiers.get("op_sel", "[0,0,0]"))[position]
+    high = int_list(statement.modifiers.get("op_sel_hi", "[0,0,0]"))[position]
+    return low + 2 * high
+
+
+def _accumulator(text: str, tile: Tile, context: Context) -> tuple[int | None, float]:
+    operand = parse_operand(text)
+    if operand.index is None:
+        bits = context.constant(text, "f32")
+        return None, float(context.constants[bits - 704].view(np.float32)[0, 0])
+    if operand.count != tile.accumulators:
+        raise UnknownInstructionError(f"{tile.accumulators} accumulators expected, found {text}")
+    return operand.index, 0.0
+
+
+def _operand(text: str, count: int) -> int:
+    operand = parse_operand(text)
+    if operand.index is None or not operand.is_vector or operand.count < count:
+        raise UnknownInstructionError(f"{count} vector registers expected, found {text}")
+    return operand.index
+
+
+def _bind_scaled(tile: Tile, with_scales: bool) -> Binder:
+    def bind(statement: Statement, context: Context) -> Instruction:
+        check_modifiers(statement, frozenset({"op_sel", "op_sel_hi", "cbsz", "blgp"}))
+        kinds = [int(statement.modifiers.get(key) or "0", 0) for key in ("cbsz", "blgp")]
+        if max(kinds) > 4 or (min(kinds) < 2) != (max(kinds) < 2):
+            # FP8 lanes hold their k in another order than FP4 and FP6 lanes; the mix is not documented.
+            raise UnknownInstructionError(f"matrix formats {kinds} (cbsz, blgp) are not modelled")
+        texts = statement.operands
+        (left_count, left), (right_count, right) = (_READERS[kind] for kind in kinds)
+        d, a, b = _operand(texts[0], tile.accumulators), _operand(texts[1], left_count), _operand(texts[2], right_count)
+        c, constant = _accumulator(texts[3], tile, context)
+        scales = [resolve(parse_operand(text), "u32", context) for text in texts[4:6]] if with_scales else []
+        shifts = [np.uint32(8 * _scale_byte(statement, position)) for position in range(2)]
+
+        def operand(g: WaveGroup, position: int, first: int, read: Callable[[WaveGroup, int, Tile], Array]) -> Array:
+            values = read(g, first, tile)
+            if scales:
+                row = np.broadcast_to(g.u[scales[position]], (g.count, LANES))
+                factor = _E8M0.take((row >> shifts[position]) & np.uint32(0xFF))
+                values *= factor.reshape(g.count, tile.groups, tile.n).transpose(0, 2, 1)[..., None]
+            return values.reshape(g.count, tile.n, tile.k)
+
+        def run(g: WaveGroup) -> None:
+            _multiply(g, tile, operand(g, 0, a, left), operand(g, 1, b, right), c, constant, d)
+
+        reads = [*range(a, a + left_count), *range(b, b + right_count), *(s for s in scales if s < 704)]
+        return _matrix_instruction(statement, run, tile, reads, c, d)
+
+    return bind
+
+
+def _matrix_instruction(
+    statement: Statement, run: Callable[[WaveGroup], None], tile: Tile, reads: list[int], c: int | None, d: int
+) -> Instruction:
+    reads = reads + (list(range(c, c + tile.accumulators)) if c is not None else [])
+    return make_instruction(
+        statement, run, InstructionClass.MFMA, reads, tuple(range(d, d + tile.accumulators)),
+        sinks=(("mfma", frozenset(reads)),),
+    )  # fmt: skip
+
+
+def _half_values(raw: Array) -> Array:
+    return raw.view(np.float16).astype(np.float64)
+
+
+def _bfloat_values(raw: Array) -> Array:
+    return (raw.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+
+
+def _bind_16_bit(tile: Tile, decode: Callable[[Array], Array]) -> Binder:
+    registers = tile.k // tile.groups // 2
+
+    def bind(statement: Statement, context: Context) -> Instruction:
+        check_modifiers(statement, frozenset())
+        texts = statement.operands
+        d, a, b = _operand(texts[0], tile.accumulators), _operand(texts[1], registers), _operand(texts[2], registers)
+        c, constant = _accumulator(texts[3], tile, context)
+
+        def run(g: WaveGroup) -> None:
+            raw = [lane_rows(g, first, registers, tile) for first in (a, b)]
+            left, right = (decode(rows).reshape(g.count, tile.n, tile.k) for rows in raw)
+            _multiply(g, tile, left, right, c, constant, d)
+
+        return _matrix_instruction(statement, run, tile, [*range(a, a + registers), *range(b, b + registers)], c, d)
+
+    return bind
+
+
+def _single_values(raw: Array) -> Array:
+    return raw.view(np.float32).astype(np.float64)
+
+
+BINDERS: Mapping[str, Binder] = MappingProxyType(
+    {
+        "v_mfma_scale_f32_16x16x128_f8f6f4": _bind_scaled(Tile(16, 128), True),
+        "v_mfma_scale_f32_32x32x64_f8f6f4": _bind_scaled(Tile(32, 64), True),
+        "v_mfma_f32_16x16x128_f8f6f4": _bind_scaled(Tile(16, 128), False),
+        "v_mfma_f32_32x32x64_f8f6f4": _bind_scaled(Tile(32, 64), False),
+        "v_mfma_f32_16x16x32_bf16": _bind_16_bit(Tile(16, 32), _bfloat_values),
+        "v_mfma_f32_32x32x16_bf16": _bind_16_bit(Tile(32, 16), _bfloat_values),
+        "v_mfma_f32_16x16x32_f16": _bind_16_bit(Tile(16, 32), _half_values),
+        "v_mfma_f32_32x32x16_f16": _bind_16_bit(Tile(32, 16), _half_values),
+        "v_mfma_f32_16x16x16_bf16": _bind_16_bit(Tile(16, 16), _bfloat_values),
+        "v_mfma_f32_32x32x8_bf16": _bind_16_bit(Tile(32, 8), _bfloat_values),
+        "v_mfma_f32_16x16x16_f16": _bind_16_bit(Tile(16, 16), _half_values),
+        "v_mfma_f32_32x32x8_f16": _bind_16_bit(Tile(32, 8), _half_values),
+    }
+)

@@ -1,0 +1,115 @@
+"""Private memory: SCRATCH_LOAD and SCRATCH_STORE of whole dwords (register spills).
+
+MI300 ISA guide, "Scratch instructions": address = VGPR + SGPR + offset in the lane's own memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.gfx950.simulator.decode.bind import Context, check_modifiers, make_instruction
+from search.gfx950.simulator.decode.op import Instruction, InstructionClass
+from search.gfx950.simulator.decode.text import Statement
+from search.gfx950.simulator.instructions.vmem import CACHE_KEYS, immediate
+from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
+from search.gfx950.simulator.state.registers import Operand, parse_operand
+from search.gfx950.simulator.state.state import LANES, WaveGroup
+from search.gfx950.simulator.state.tracking import Entry, Pending
+
+Array = NDArray[Any]
+Binder = Callable[[Statement, Context], Instruction]
+_ZERO = np.zeros((1, 1), np.uint32)
+
+
+def _part(text: str) -> int | None:
+    operand = Operand("off", None) if text in ("off", "null") else parse_operand(text)
+    if operand.count != 1:
+        raise UnknownInstructionError(f"one address register expected, found {text}")
+    return operand.index
+
+
+def _dword(g: WaveGroup, parts: tuple[int | None, int | None], offset: int, dwords: int) -> Array | None:
+    """First dword of each lane int64 [waves, 64]; None (with a finding) where one lies outside."""
+    address: Array = np.full((g.count, LANES), offset, np.int64)
+    for part in parts:
+        if part is not None:
+            address = address + g.u[part]
+    limit = 4 * g.env.scratch.shape[0]
+    wrong = g.mask & ((address < 0) | (address + 4 * dwords > limit) | ((address & 3) != 0))
+    if wrong.any():
+        g.env.report(FindingKind.OUT_OF_BOUNDS, g, wrong, f"scratch byte {int(address[wrong][0])} of {limit}")
+        return None
+    return np.where(g.mask, address >> 2, 0)
+
+
+def _bind_load(dwords: int) -> Binder:
+    def bind(statement: Statement, context: Context) -> Instruction:
+        check_modifiers(statement, CACHE_KEYS | {"offset"})
+        target = parse_operand(statement.operands[0])
+        if target.index is None or target.count != dwords:
+            raise UnknownInstructionError(f"{dwords} registers expected, found {target.text}")
+        parts = (_part(statement.operands[1]), _part(statement.operands[2]))
+        registers = tuple(range(target.index, target.index + dwords))
+        offset = immediate(statement)
+
+        def run(g: WaveGroup) -> None:
+            first = _dword(g, parts, offset, dwords)
+            if first is not None:
+                lanes = np.arange(LANES)
+                for number, register in enumerate(registers):
+                    place = (first + number, g.waves[:, None], lanes)
+                    np.copyto(g.u[register], g.env.scratch[place], where=g.mask)
+                    old = g.tracking.undefined.get(register, _ZERO)
+                    g.tracking.set_undefined(register, np.where(g.mask, g.env.scratch_undefined[place], old))
+            g.tracking.issue("vm", Pending((Entry(registers, g.waves),)))
+
+        reads = [part for part in parts if part is not None]
+        return make_instruction(
+            statement, run, InstructionClass.GLOBAL, reads, registers, counter="vm",
+            sinks=(("address", frozenset(reads)),),
+        )  # fmt: skip
+
+    return bind
+
+
+def _bind_store(dwords: int) -> Binder:
+    def bind(statement: Statement, context: Context) -> Instruction:
+        check_modifiers(statement, CACHE_KEYS | {"offset"})
+        source = parse_operand(statement.operands[1])
+        if source.index is None or source.count != dwords:
+            raise UnknownInstructionError(f"{dwords} registers expected, found {source.text}")
+        parts = (_part(statement.operands[0]), _part(statement.operands[2]))
+        registers = tuple(range(source.index, source.index + dwords))
+        offset = immediate(statement)
+
+        def run(g: WaveGroup) -> None:
+            first = _dword(g, parts, offset, dwords)
+            if first is not None:
+                waves = np.broadcast_to(g.waves[:, None], g.mask.shape)[g.mask]
+                lanes = np.broadcast_to(np.arange(LANES), g.mask.shape)[g.mask]
+                for number, register in enumerate(registers):
+                    place = (first[g.mask] + number, waves, lanes)
+                    g.env.scratch[place] = g.u[register][g.mask]
+                    bits = np.broadcast_to(g.tracking.undefined.get(register, _ZERO), g.mask.shape)
+                    g.env.scratch_undefined[place] = bits[g.mask]
+            g.tracking.issue("vm", Pending((Entry((), g.waves),)))
+
+        reads = [part for part in parts if part is not None]
+        return make_instruction(
+            statement, run, InstructionClass.GLOBAL, (*reads, *registers), (), counter="vm",
+            sinks=(("address", frozenset(reads)),),
+        )  # fmt: skip
+
+    return bind
+
+
+_SUFFIXES = (("dword", 1), ("dwordx2", 2), ("dwordx3", 3), ("dwordx4", 4))
+BINDERS: Mapping[str, Binder] = MappingProxyType(
+    {f"scratch_load_{suffix}": _bind_load(dwords) for suffix, dwords in _SUFFIXES}
+    | {f"scratch_store_{suffix}": _bind_store(dwords) for suffix, dwords in _SUFFIXES}
+)

@@ -1,0 +1,1 @@
+"""What instructions read and write: registers, LDS, memory, findings."""

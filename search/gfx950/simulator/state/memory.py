@@ -1,0 +1,194 @@
+"""Global memory: NumPy buffers at disjoint fake addresses, with vectorised gather, scatter and bounds checks."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.gfx950.simulator.state.findings import SimulationError
+
+Array = NDArray[Any]
+FIRST_ADDRESS = 0x7EFE_FF80_0000  # set bits in every half, and the second buffer is beyond a multiple of 4 GB
+GUARD_BYTES = 1 << 24  # larger than any tile, smaller than the 32-bit offset of a buffer instruction
+_WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """An array argument, with the part of it that nobody has written yet.
+
+    One ``Buffer`` given to several launches carries what the earlier ones wrote to the later ones.
+
+    Args:
+        array: C-contiguous; stores change it in place.
+        initialised: False: every byte is undefined until a kernel stores to it.
+        undefined: 0xFF for each byte that is still undefined, None where every byte is defined.
+    """
+
+    array: Array
+    initialised: bool = True
+    undefined: Array | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Start with everything undefined where asked."""
+        if not self.initialised:
+            object.__setattr__(self, "undefined", np.full(self.array.nbytes, 0xFF, np.uint8))
+
+
+class Region:
+    """One buffer in the fake address space."""
+
+    def __init__(self, name: str, buffer: Buffer, base: int) -> None:
+        """Place ``buffer`` at ``base``.
+
+        Raises:
+            SimulationError: The array is not C-contiguous or not writable.
+        """
+        array = buffer.array
+        if not array.flags.c_contiguous:
+            raise SimulationError(f"buffer {name} is not C-contiguous")
+        self.name = name
+        self.base = base
+        self.bytes: Array = array.reshape(-1).view(np.uint8)
+        self.size = self.bytes.size
+        self.undefined: Array | None = buffer.undefined
+        self._views = {width: _word_view(self.bytes, width) for width in _WORDS}
+
+    def words(self, width: int) -> Array:
+        """The buffer as whole words of ``width`` bytes; the tail that fills no word is left out."""
+        view: Array = self._views[width]
+        return view
+
+
+def _word_view(raw: Array, width: int) -> Array:
+    return raw[: raw.size // width * width].view(_WORDS[width])
+
+
+class GlobalMemory:
+    """All buffers of a launch, in address order."""
+
+    def __init__(self, buffers: Sequence[tuple[str, Buffer]]) -> None:
+        """Lay out ``buffers`` with guard gaps between them; bases are 256-byte aligned."""
+        self.regions: list[Region] = []
+        self.address_of: dict[str, int] = {}
+        base = FIRST_ADDRESS
+        for name, buffer in buffers:
+            region = Region(name, buffer, base)
+            self.regions.append(region)
+            self.address_of[name] = base
+            base += (region.size + GUARD_BYTES + 255) & ~255
+        self._bases = [region.base for region in self.regions]
+
+    def region_at(self, address: int) -> Region | None:
+        """The buffer that holds ``address``, or None."""
+        position = bisect_right(self._bases, address) - 1
+        if position < 0:
+            return None
+        region = self.regions[position]
+        return region if address < region.base + region.size else None
+
+    def describe(self, address: int) -> str:
+        """``address`` relative to the nearest buffer below, for a finding."""
+        position = max(bisect_right(self._bases, address) - 1, 0)
+        if not self.regions:
+            return f"address {address:#x}, no buffers"
+        region = self.regions[position]
+        return f"address {address:#x} is byte {address - region.base} of {region.name} ({region.size} bytes)"
+
+    def accessible(self, addresses: Array, size: int) -> Array:
+        """True where all ``size`` bytes from each address lie in one buffer."""
+        inside = np.zeros(addresses.shape, np.bool_)
+        for region in self.regions:
+            inside |= (addresses >= region.base) & (addresses <= region.base + region.size - size)
+        return inside
+
+    def _single_region(self, addresses: Array, size: int) -> Region | None:
+        low = int(addresses.min())
+        region = self.region_at(low)
+        if region is None or int(addresses.max()) + size > region.base + region.size:
+            return None
+        return region
+
+    def gather(self, addresses: Array, size: int) -> tuple[Array, Array | None]:
+        """Read ``size`` bytes at each address; all must be accessible.
+
+        Args:
+            addresses: int64, any shape.
+            size: 1, 2, or a multiple of 4 up to 16.
+
+        Returns:
+            The bytes as uint8 [*shape, size], and a mask of undefined bits of that shape or None.
+        """
+        region = self._single_region(addresses, size)
+        if region is not None:
+            offsets = addresses - region.base
+            shadow = None if region.undefined is None else _take(_Plain(region.undefined), offsets, size)
+            return _take(region, offsets, size), shadow
+        values = np.zeros((*addresses.shape, size), np.uint8)
+        undefined = np.zeros_like(values)
+        for part in self.regions:
+            here = (addresses >= part.base) & (addresses < part.base + part.size)
+            if here.any():
+                offsets = addresses[here] - part.base
+                values[here] = _take(part, offsets, size)
+                if part.undefined is not None:
+                    undefined[here] = _take(_Plain(part.undefined), offsets, size)
+        return values, undefined if undefined.any() else None
+
+    def scatter(self, addresses: Array, values: Array) -> None:
+        """Write uint8 ``values`` [n, size] at accessible int64 ``addresses`` [n]; later lanes win."""
+        size = values.shape[-1]
+        if not len(addresses):
+            return
+        for region in self.regions:
+            here = (addresses >= region.base) & (addresses < region.base + region.size)
+            if here.all():
+                _put(region, addresses - region.base, values, size)
+                return
+            if here.any():
+                _put(region, addresses[here] - region.base, values[here], size)
+
+
+class _Plain:
+    """Word views of a byte array, for shadow memory."""
+
+    def __init__(self, raw: Array) -> None:
+        self.bytes = raw
+
+    def words(self, width: int) -> Array:
+        return _word_view(self.bytes, width)
+
+
+def _log2(width: int) -> int:
+    return width.bit_length() - 1
+
+
+def _word_width(offsets: Array, size: int) -> int:
+    width = min(size & -size, 16)
+    misaligned = int(np.bitwise_or.reduce(offsets, axis=None)) | width
+    return misaligned & -misaligned
+
+
+def _take(region: Region | _Plain, offsets: Array, size: int) -> Array:
+    width = _word_width(offsets, size)
+    words = region.words(width)
+    if width == size:
+        taken = words.take(offsets >> _log2(width))
+    else:
+        taken = words.take((offsets >> _log2(width))[..., None] + np.arange(size // width))
+    return taken.view(np.uint8).reshape(*offsets.shape, size)
+
+
+def _put(region: Region, offsets: Array, values: Array, size: int) -> None:
+    width = _word_width(offsets, size)
+    words = region.words(width)
+    data = np.ascontiguousarray(values).view(_WORDS[width])
+    index = (offsets >> _log2(width))[:, None] + np.arange(size // width)
+    words[index] = data
+    if region.undefined is not None:
+        _word_view(region.undefined, width)[index] = 0

@@ -1,0 +1,157 @@
+"""Results for people: the closing table of a sweep, and rows of trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+
+from kernels.config import KernelConfig
+from kernels.device import DeviceKey
+from kernels.problem import GemmShape
+from kernels.tables.rows import EVIDENCE
+from kernels.wording import counted
+from search.evaluation import OUTCOMES
+from search.report.finals import print_finals
+from search.results.comparisons import cliffs
+from search.results.unfinished import unfinished, unfinished_line
+from search.results.winners import Winner, config_of, shapes_of, winners
+from search.terminal import TextTable, print_table
+
+TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K")
+OVERVIEW = (
+    "M", "N", "K", "family", "outcome", "time_us", "predicted_us", "bound", "roofline_fraction", "vgprs", "lds_bytes",
+    "occupancy", "reason",
+)  # fmt: skip
+KEYS = 4  # of these, the ones before the configuration
+CONFIGURATION = "configuration"  # column that is shown and not stored: the knobs in a few words
+USUAL = {"split_k": "split", "num_warps": "warps", "num_stages": "stages"}  # shown always, by these words
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a sweep found out about one shape.
+
+    Args:
+        device: Target.
+        shape: Problem.
+        winner: None if no candidate may win.
+        outcomes: How many trials ended in each outcome, in the order of ``OUTCOMES``.
+    """
+
+    device: DeviceKey
+    shape: GemmShape
+    winner: Winner | None
+    outcomes: dict[str, int]
+
+
+def summarize(frame: pd.DataFrame, best: Sequence[Winner] | None = None) -> list[Summary]:
+    """One summary for each (device, shape) of the results, in the order of N, K, M.
+
+    Args:
+        frame: Results with all columns.
+        best: Winners of ``frame``; found if not given.
+    """
+    won = {(w.device, w.shape): w for w in (winners(frame) if best is None else best)}
+    counts: dict[tuple[DeviceKey, GemmShape], dict[str, int]] = {key: {} for key in shapes_of(frame)}
+    sizes: Any = frame.groupby(["arch", "cu_count", "M", "N", "K", "outcome"]).size().items()
+    for (arch, cu_count, M, N, K, outcome), count in sizes:
+        counts[DeviceKey(arch, int(cu_count)), GemmShape(int(M), int(N), int(K))][outcome] = int(count)
+    return [
+        Summary(device, shape, won.get((device, shape)), {name: found[name] for name in OUTCOMES if name in found})
+        for (device, shape), found in counts.items()
+    ]
+
+
+def compact(config: KernelConfig) -> str:
+    """The configuration in a few words: tile, usual knobs, and whatever differs from the default."""
+    default = type(config)().to_dict()
+    values = config.to_dict()
+    tile = "x".join(str(values[name]) for name in TILE if name in values)
+    words = [tile] if tile else []
+    words += [f"{short} {values[name]}" for name, short in USUAL.items() if name in values]
+    other = [name for name in values if name not in (*TILE, *USUAL) and values[name] != default[name]]
+    return ", ".join(words + [f"{name} {values[name]}" for name in other])
+
+
+def closing_table(summaries: Sequence[Summary]) -> TextTable:
+    """Winner of each shape: family, configuration, time, roofline fraction, margin, outcomes.
+
+    The header says whether a time was predicted or measured; each kind of time has a column of its own.
+    """
+    found = {summary.winner.evidence for summary in summaries if summary.winner is not None}
+    kinds = [kind for kind in EVIDENCE if kind in found]
+    several = len({summary.device for summary in summaries}) > 1
+    numbers = (*(f"{kind} us" for kind in kinds), "roofline", "margin")
+    header = (*(["device"] if several else []), "shape", "family", "configuration", *numbers, "outcomes")
+    rows = tuple(
+        (
+            *([str(summary.device)] if several else []),
+            str(summary.shape),
+            *_winner_cells(summary.winner, kinds),
+            ", ".join(f"{count} {name}" for name, count in summary.outcomes.items()),
+        )
+        for summary in summaries
+    )
+    return TextTable(header, rows, right=frozenset(numbers))
+
+
+def _winner_cells(winner: Winner | None, kinds: Sequence[str]) -> list[str]:
+    if winner is None:
+        return ["no winner", "", *("" for _ in kinds), "", ""]
+    times = [f"{winner.cost_us:.2f}" if winner.evidence == kind else "" for kind in kinds]
+    return [winner.family, compact(winner.config), *times, _percent(winner.roofline_fraction), _percent(winner.margin)]
+
+
+def _percent(part: float | None) -> str:
+    return "" if part is None else f"{100 * part:.1f} %"
+
+
+def print_closing(frame: pd.DataFrame, console: Console, *, interrupted: bool = False) -> list[Summary]:
+    """Print the closing table, the cliffs beside its winners, which searches were cut short; its summaries."""
+    summaries = summarize(frame)
+    if summaries:
+        print_table(closing_table(summaries), console)
+    else:
+        console.print("no trials yet")
+    print_finals(frame, console)
+    for cliff in cliffs(frame, [summary.winner for summary in summaries if summary.winner is not None]):
+        console.print(cliff.line(), soft_wrap=True)
+    if interrupted:
+        console.print("interrupted; everything found is kept, the same command resumes", soft_wrap=True)
+    studies = [(s.shape, str(frame["study"][s.winner.row])) for s in summaries if s.winner is not None]
+    lacks = unfinished(frame, [study for _, study in studies])
+    doubtful = {shape: lacks[study] for shape, study in studies if study in lacks}
+    if doubtful:
+        console.print(unfinished_line(doubtful), soft_wrap=True)
+    return summaries
+
+
+def overview(frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns that people look at first, the configuration of each trial in a few words."""
+    return with_configuration(frame)[[*OVERVIEW[:KEYS], CONFIGURATION, *OVERVIEW[KEYS:]]]
+
+
+def with_configuration(frame: pd.DataFrame) -> pd.DataFrame:
+    """``frame`` and the column :data:`CONFIGURATION`."""
+    words = [compact(config_of(row)) for _, row in frame.iterrows()]
+    return frame.assign(**{CONFIGURATION: pd.array(words, dtype="string")})
+
+
+def print_rows(frame: pd.DataFrame, console: Console) -> None:
+    """Print ``frame`` as a table, without the columns that hold nothing, and the number of its rows."""
+    known = frame.dropna(axis="columns", how="all") if len(frame) else frame.iloc[:, :0]
+    numbers = [str(name) for name in known.columns if pd.api.types.is_numeric_dtype(known[name].dtype)]
+    rows = tuple(tuple(map(_cell, row)) for row in known.itertuples(index=False, name=None))
+    if rows:
+        print_table(TextTable(tuple(map(str, known.columns)), rows, right=frozenset(numbers)), console)
+    console.print(counted(len(frame), "row"))
+
+
+def _cell(value: Any) -> str:
+    if pd.isna(value):
+        return "-"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

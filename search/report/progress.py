@@ -1,0 +1,107 @@
+"""Progress of a sweep on a terminal; one plain line a shape where the output is piped."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from kernels.device import DeviceKey
+from kernels.problem import GemmShape
+from kernels.wording import counted
+from search.evaluation import OUTCOMES, Evaluator
+from search.study.study import Progress as StudyProgress
+
+
+@dataclass
+class TerminalReporter:
+    """A bar for the shape at work and one for the sweep.
+
+    Args:
+        console: Where to write.
+    """
+
+    console: Console
+    _bars: Progress = field(init=False)
+    _sweep: TaskID | None = None
+    _study: TaskID | None = None
+    _shape: GemmShape | None = None
+    _shapes: int = 0
+    _studies_done: int = 0
+    _start_s: float = 0.0
+    _first: int = 0
+
+    def __post_init__(self) -> None:
+        """Prepare the bars; nothing is drawn before :meth:`start`."""
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(compact=True),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+
+    def __enter__(self) -> TerminalReporter:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bars.stop()
+
+    def start(self, device: DeviceKey, evaluator: Evaluator, shapes: int) -> None:
+        """Say what begins, and draw the bars."""
+        self._shapes = shapes
+        self.console.print(f"{counted(shapes, 'shape')} for {device}, judged by {evaluator.protocol}", highlight=False)
+        self._sweep = self._bars.add_task("shapes", total=shapes, note="")
+        self._bars.start()
+
+    def note(self, text: str) -> None:
+        """Print a line above the bars."""
+        self.console.print(f"note: {text}", highlight=False, markup=False, soft_wrap=True)
+
+    def progress(self, progress: StudyProgress) -> None:
+        """Move the bar of the shape at work."""
+        if progress.shape != self._shape:
+            if self._study is not None:
+                self._bars.remove_task(self._study)
+            self._shape, self._start_s, self._first = progress.shape, time.monotonic(), progress.done
+            self._study = self._bars.add_task(str(progress.shape), total=progress.total, note="")
+        if self._study is not None:
+            note = f"{self._rate(progress):.1f}/s  {_best(progress)}"
+            self._bars.update(self._study, completed=progress.done, total=progress.total, note=note)
+
+    def study_done(self, progress: StudyProgress) -> None:
+        """Say in one line what the shape's search gave."""
+        self._studies_done += 1
+        if self._sweep is not None:
+            self._bars.update(self._sweep, completed=self._studies_done)
+        ran = progress.done - self._first
+        seconds = time.monotonic() - self._start_s
+        idle = "nothing left to do" if progress.done >= progress.total else "none new"
+        did = f"{ran} new in {seconds:.0f} s" if ran else idle
+        outcomes = _outcomes(progress)
+        self.console.print(
+            f"[{self._studies_done}/{self._shapes}] {progress.shape}: {_best(progress)}, "
+            f"{counted(progress.done, 'trial')} ({did})" + (f": {outcomes}" if outcomes else ""),
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+
+    def _rate(self, progress: StudyProgress) -> float:
+        seconds = time.monotonic() - self._start_s
+        return (progress.done - self._first) / seconds if seconds > 0 else 0.0
+
+
+def _best(progress: StudyProgress) -> str:
+    if progress.best_us is None:
+        return "no winner yet"
+    return f"best {progress.best_us:.2f} us {progress.evidence}"
+
+
+def _outcomes(progress: StudyProgress) -> str:
+    return ", ".join(f"{progress.outcomes[name]} {name}" for name in OUTCOMES if name in progress.outcomes)

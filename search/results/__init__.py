@@ -1,0 +1,168 @@
+"""Results: what a trial records, and every recorded trial as one DataFrame."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from kernels.disk import write_atomically
+from kernels.errors import InputError
+from kernels.problem import GemmShape
+from kernels.wording import instead_of
+from search.evaluation import Value
+from search.results.columns import COLUMNS, FLAG, INTEGER, NUMBER, TEXT, typed_frame
+from search.results.record import RECORD, Record, make_record
+from search.results.studies import FILE_SUFFIXES
+
+__all__ = ["COLUMNS", "RECORD", "Record", "load", "make_record", "save"]
+REQUIRED = ("arch", "cu_count", "M", "N", "K", "family", "outcome")  # of a file that calls itself results
+
+
+def load(path: Path | str) -> pd.DataFrame:
+    """Every recorded trial under ``path``, one row each, with all ``COLUMNS``.
+
+    Args:
+        path: A results folder, a storage file or URL, a ``.parquet`` or a ``.csv`` file.
+
+    Raises:
+        InputError: Nothing there, not readable, or not results: the message names the column.
+    """
+    if isinstance(path, Path) or "://" not in path:
+        path = Path(path)
+        if path.suffix in FILE_SUFFIXES:
+            return _load_file(path)
+    from search.results.storage import stored_records  # loads Optuna, which files do not need
+
+    records = stored_records(path)
+    unknown = {name for record in records for name in record} - COLUMNS.keys()
+    _check_names(str(path), unknown)
+    return typed_frame({name: [record.get(name) for record in records] for name in COLUMNS})
+
+
+def save(frame: pd.DataFrame, path: Path) -> None:
+    """Write ``frame`` as CSV or Parquet, by the suffix, in one step; ``load`` gives it back exactly.
+
+    Raises:
+        InputError: Another suffix, or a folder that cannot be written.
+    """
+    if path.suffix == ".csv":
+        content = frame_to_csv(frame).encode()
+    elif path.suffix == ".parquet":
+        buffer = io.BytesIO()
+        frame.to_parquet(buffer, index=False)
+        content = buffer.getvalue()
+    else:
+        raise InputError(f"{path}: unknown suffix {path.suffix!r}; {instead_of(path.suffix, FILE_SUFFIXES)}")
+    write_atomically(path, content)
+
+
+def _load_file(path: Path) -> pd.DataFrame:
+    try:
+        content = path.read_bytes()
+        columns = csv_to_columns(content.decode()) if path.suffix == ".csv" else _parquet_columns(content)
+        _check_names(str(path), columns.keys() - COLUMNS.keys())
+        missing = [name for name in REQUIRED if name not in columns]
+        if missing:
+            raise InputError(f"{path}: not results: no column {', '.join(missing)}")
+        return _checked(path, typed_frame(columns))
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file; `inspect --to` writes one") from error
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not results ({str(error).splitlines()[0]}); a torn file? restore it") from error
+
+
+def _checked(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
+    """``frame``, each of whose rows says for which device and shape it is and how it ended."""
+    required = frame[list(REQUIRED)]
+    if required.isna().any(axis=None):
+        row, column = next((i, name) for name in REQUIRED for i in range(len(frame)) if pd.isna(frame[name].iloc[i]))
+        raise InputError(f"{path}: row {row + 1} has no {column}; correct it or remove it")
+    shapes: list[Any] = list(frame[["M", "N", "K"]].drop_duplicates().itertuples(index=False, name=None))
+    for M, N, K in shapes:
+        try:
+            GemmShape(M, N, K)
+        except ValueError as error:
+            raise InputError(f"{path}: shape {M}x{N}x{K}: {error}; remove its rows") from error
+    return frame
+
+
+def _parquet_columns(content: bytes) -> dict[str, Any]:
+    frame = pd.read_parquet(io.BytesIO(content))
+    return {str(name): frame[name].array for name in frame.columns}
+
+
+def _check_names(path: str, unknown: Collection[str]) -> None:
+    if unknown:
+        raise InputError(f"{path}: unknown column {', '.join(sorted(unknown))}; use the version that wrote it")
+
+
+EMPTY = '""'
+_FLAGS = {"True": True, "False": False}
+
+
+def frame_to_csv(frame: pd.DataFrame) -> str:
+    """Header and one line a row."""
+    cells = [[_write(value) for value in frame[name].array] for name in frame.columns]
+    text = io.StringIO(newline="")
+    plain = csv.writer(text, lineterminator="\n")
+    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # before Python 3.13 "\r" is not quoted
+    plain.writerow(frame.columns)
+    for line in zip(*cells, strict=True):
+        (quoted if any("\r" in cell for cell in line) else plain).writerow(line)
+    return text.getvalue()
+
+
+def csv_to_columns(text: str) -> dict[str, list[Value]]:
+    """Values by column; None where a cell is empty. Unknown columns hold text.
+
+    Raises:
+        ValueError: No header, a line with another number of cells, or a cell that is not of its column's dtype.
+    """
+    try:
+        lines = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error as error:
+        raise ValueError(f"not CSV: {error}") from error
+    if not lines:
+        raise ValueError("holds nothing")
+    header = lines[0]
+    for number, line in enumerate(lines[1:], 2):
+        if len(line) != len(header):
+            raise ValueError(f"row {number} has {len(line)} cells, the header {len(header)}")
+    return {name: _column(name, [line[i] for line in lines[1:]]) for i, name in enumerate(header)}
+
+
+def _write(value: Any) -> str:
+    if value is pd.NA or value is None:
+        return ""
+    if not isinstance(value, str):
+        return repr(value.item()) if hasattr(value, "item") else repr(value)
+    if value == "":
+        return EMPTY
+    return "\\" + value if value[0] in '"\\' else value
+
+
+def _column(name: str, cells: list[str]) -> list[Value]:
+    dtype = COLUMNS.get(name, TEXT)
+    try:
+        return [None if cell == "" else _read(cell, dtype) for cell in cells]
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"column {name} is not {dtype}: {error}") from error
+
+
+def _read(cell: str, dtype: str) -> Value:
+    if dtype == INTEGER:
+        return int(cell)
+    if dtype == NUMBER:
+        return float(cell)
+    if dtype == FLAG:
+        return _FLAGS[cell]
+    if cell == EMPTY:
+        return ""
+    return cell[1:] if cell[0] == "\\" else cell

@@ -1,0 +1,116 @@
+"""Columns of the results: one row a trial. A column keeps its name, dtype and unit for ever; units end the name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+import pandas as pd
+
+from kernels.families import FAMILIES
+from search.evaluation import Value
+
+HELP = "help"  # in place of the name of a column: lists them all
+ALL_LISTED = f"`inspect --columns {HELP}` lists them"
+INTEGER, NUMBER, TEXT, FLAG = "Int64", "Float64", "string", "boolean"  # pandas' nullable dtypes
+
+
+def _group(dtype: str, names: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), dtype)
+
+
+def _knobs() -> dict[str, str]:
+    """Every configuration field of every family, in the order of the registry."""
+    found: dict[str, str] = {}
+    for family in FAMILIES.values():
+        hints = get_type_hints(family.config_type)
+        for field in fields(family.config_type):
+            found.setdefault(field.name, INTEGER if hints[field.name] is int else TEXT)
+    return found
+
+
+IDENTITY: Mapping[str, str] = {
+    **_group(TEXT, "study"),
+    **_group(INTEGER, "trial"),  # Optuna's number within the study
+    **_group(TEXT, "target arch"),
+    **_group(INTEGER, "cu_count M N K"),  # M, N, K: logical elements
+    **_group(TEXT, "family"),
+}
+CONFIG: Mapping[str, str] = _knobs()
+VERDICT: Mapping[str, str] = _group(TEXT, "outcome reason evidence")
+TIMES: Mapping[str, str] = {
+    **_group(NUMBER, "time_us time_lo_us time_hi_us"),  # measured: median and its interval
+    **_group(INTEGER, "samples"),
+    **_group(NUMBER, "host_launch_us"),  # what the host spends on a launch outside of a graph; no part of time_us
+    **_group(INTEGER, "rotated_bytes"),  # that cold launches go round; 0 if warm
+    **_group(FLAG, "selected tie"),  # of a row that won its shape's finals: it serves; others could not be told from it
+    **_group(NUMBER, "margin_us confidence rank_tau"),  # to the next finalist; of being faster; search against finals
+    **_group(NUMBER, "confirmed_us"),  # of the selected row, through the dispatcher
+    **_group(NUMBER, "baseline_us"),  # the family default on the same GPU, the last time it was run
+    **_group(NUMBER, "predicted_us"),
+    **_group(TEXT, "model bound"),  # the timing model's version; its largest term
+    **_group(NUMBER, "roofline_us"),  # the least time that FLOPs and bytes allow
+    **_group(NUMBER, "tflops bandwidth_gbs"),  # of the measured time only
+    **_group(NUMBER, "predicted_tflops predicted_bandwidth_gbs"),  # of the predicted time only
+    **_group(NUMBER, "roofline_fraction"),  # roofline_us over the time that the row's evidence names
+}
+COMPILED: Mapping[str, str] = {
+    **_group(INTEGER, "vgprs agprs sgprs spills sgpr_spills scratch_bytes lds_bytes kernarg_bytes"),
+    **_group(INTEGER, "occupancy workgroups_per_cu kernels"),  # waves a SIMD; of the GEMM kernel; launches a call
+    # Instructions in the text of the GEMM kernel, as the fields of the instruction mix are called.
+    **_group(INTEGER, "mfma mfma_other cvt_scalef32 valu transcendental lds_read lds_write lds_direct"),
+    **_group(INTEGER, "global_load global_store global_atomic scratch scalar waits barriers"),
+    **_group(NUMBER, "compile_s"),
+    **_group(FLAG, "cached"),  # whether the compiled kernels came from the disk
+}
+CHECKED: Mapping[str, str] = {
+    **_group(NUMBER, "max_rel_error"),
+    **_group(INTEGER, "mismatches"),  # elements beyond the tolerance
+    **_group(FLAG, "deterministic"),
+    **_group(TEXT, "checked_on"),  # what ran the candidate: interpreter, simulator or device
+    **_group(INTEGER, "executed"),  # instructions that the simulator executed
+    **_group(NUMBER, "check_s"),
+}
+EXECUTED: Mapping[str, str] = {  # by the simulator: instructions of a wave of the GEMM kernel, on average
+    **_group(NUMBER, "executed_mfma executed_valu executed_transcendental executed_lds executed_global"),
+    **_group(NUMBER, "executed_scalar executed_waits executed_barriers"),
+}
+ORIGIN: Mapping[str, str] = {
+    **_group(TEXT, "protocol triton torch rocm_or_cuda device_name"),
+    **_group(INTEGER, "gpu_index"),
+    **_group(TEXT, "source_hash started"),  # started: ISO 8601 with the offset from UTC
+    **_group(NUMBER, "duration_s"),
+    **_group(INTEGER, "trials_wanted"),  # of the study in all, by the sweep that ran this one
+    **_group(NUMBER, "gpu_s gpu_wait_s"),  # on the GPU's worker; how long that had nothing to do before
+    **_group(TEXT, "driver gpu_notes"),  # gpu_notes: throttling, other processes
+    **_group(INTEGER, "clock_mhz"),  # of the compute units, just after timing
+}
+COLUMNS: Mapping[str, str] = {**IDENTITY, **CONFIG, **VERDICT, **TIMES, **COMPILED, **CHECKED, **ORIGIN, **EXECUTED}
+
+
+def typed_array(name: str, values: Sequence[Value]) -> Any:
+    """``values`` with the dtype of column ``name``; None is NA.
+
+    Raises:
+        ValueError: A value is not of that dtype.
+    """
+    dtype: Any = COLUMNS[name]
+    try:
+        return pd.array(values, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"column {name} is not {dtype}: {error}") from error
+
+
+def typed_frame(columns: Mapping[str, Sequence[Value]]) -> pd.DataFrame:
+    """All ``COLUMNS`` with their dtypes; those that are not given hold NA.
+
+    Args:
+        columns: Values by column, of one length; None is NA.
+
+    Raises:
+        ValueError: A value is not of its column's dtype.
+    """
+    rows = len(next(iter(columns.values()), ()))
+    missing: list[Value] = [None] * rows
+    return pd.DataFrame({name: typed_array(name, columns.get(name, missing)) for name in COLUMNS})

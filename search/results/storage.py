@@ -1,0 +1,221 @@
+"""Where studies live: SQLite or a journal file in a folder, or any database that Optuna reaches by URL."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterator, Mapping
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from optuna.exceptions import StorageInternalError
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal._file import get_lock_file
+from optuna.trial import TrialState
+from sqlalchemy import create_engine, inspect, make_url, text
+from sqlalchemy.exc import ArgumentError, DatabaseError, SQLAlchemyError
+
+from kernels.errors import InputError
+from search.results.record import RECORD, Record
+from search.results.studies import CURE, JOURNAL_SUFFIXES, studies_file
+
+TAIL_BYTES = 1 << 16  # read at once from the end of a journal
+LINE_START = b'{"op_code":'  # of every line of a journal, Optuna 4 and 5
+BUSY_TIMEOUT_S = 60  # how long a writer waits for another one
+CREATION_TRIES = 40  # more than Optuna 5 has tables, indexes and rows of versions, of which it makes 17
+CREATION_PAUSE_S = 0.1  # at most, between two tries
+LAST_CREATED = "alembic_version"  # table whose row Optuna adds when all the others are there
+NO_RESULTS_YET = "no results yet; wait for the sweep that is starting, or run `sweep` first"
+
+
+def open_storage(location: Path | str, *, create: bool) -> BaseStorage:
+    """Optuna's storage at ``location``.
+
+    Args:
+        location: As :func:`search.results.studies.studies_file` takes it.
+        create: Make a file, its folder and the tables of a database where they do not exist; any number of processes
+            may do so at once. Otherwise nothing is written.
+
+    Raises:
+        InputError: Nothing (yet) there and not ``create``, not writable, not a storage, unreachable, no driver.
+    """
+    path = studies_file(location)
+    if path is not None:
+        _prepare(path, create)
+    if path is None or "://" in str(location):
+        return _database(str(location), _without_password(str(location)), create=create or _is_memory(location, path))
+    if path.suffix in JOURNAL_SUFFIXES:
+        return _journal(path)
+    return _database(f"sqlite:///{path}", str(path), create=create)
+
+
+def _is_memory(location: Path | str, path: Path | None) -> bool:
+    """Whether it is SQLite without a file, which is new each time."""
+    return path is None and str(location).startswith("sqlite")
+
+
+def _without_password(url: str) -> str:
+    """``url`` as it may be shown."""
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except (ArgumentError, ValueError):
+        return f"{url.partition('://')[0]}://..."
+
+
+def _prepare(path: Path, create: bool) -> None:
+    try:
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.open("ab").close()
+        elif not path.is_file():
+            raise InputError(f"{path}: no results; run `sweep` first, or name its folder with --results")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}); {CURE}") from error
+
+
+def _database(url: str, name: str, *, create: bool) -> BaseStorage:
+    options = {"connect_args": {"timeout": BUSY_TIMEOUT_S}} if url.startswith("sqlite") else {}
+    try:
+        if _has_tables(url, options):
+            return RDBStorage(url, dict(options), skip_table_creation=True)
+        if create:
+            return _with_new_tables(url, options)
+    except (SQLAlchemyError, StorageInternalError, ImportError, RuntimeError, ValueError) as error:
+        cause = str(error.__cause__ or error).strip().splitlines()[0]
+        raise InputError(f"{name}: not a storage that Optuna can open ({cause}); check --storage") from error
+    raise InputError(f"{name}: {NO_RESULTS_YET}")
+
+
+def _has_tables(url: str, options: Mapping[str, Any]) -> bool:
+    """Whether the database has all of Optuna's tables; it is only read."""
+    engine = create_engine(url, **options)
+    try:
+        with engine.connect() as connection:
+            if not inspect(connection).has_table(LAST_CREATED):
+                return False
+            return connection.execute(text(f"SELECT version_num FROM {LAST_CREATED}")).first() is not None
+    finally:
+        engine.dispose()
+
+
+def _with_new_tables(url: str, options: Mapping[str, Any]) -> BaseStorage:
+    """The storage once its tables are made, by this process or by others that do so at the same time.
+
+    Optuna looks which tables there are and makes the rest, and fails on one that another process made in between.
+    Each such failure leaves fewer to make, so that their number has a limit.
+    """
+    end_s = time.monotonic() + BUSY_TIMEOUT_S
+    for _ in range(CREATION_TRIES - 1):
+        try:
+            return RDBStorage(url, dict(options))
+        except (DatabaseError, StorageInternalError):
+            if time.monotonic() > end_s:
+                raise
+            time.sleep(random.uniform(0, CREATION_PAUSE_S))
+    return RDBStorage(url, dict(options))
+
+
+def _journal(path: Path) -> BaseStorage:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            _whole_bytes(file)
+        return JournalStorage(WholeLines(str(path)))
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+        raise InputError(f"{path}: not a journal that Optuna can open ({error}); check --storage") from error
+
+
+class WholeLines(JournalFileBackend):
+    """A journal to which only whole lines are added.
+
+    Optuna's own backend adds to whatever is there: after a full disk or a killed writer, which cut a line off, the
+    next line grows together with the rest of it, and the journal can be read no more.
+    """
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Add ``logs`` as one line each, all or, where that fails, none.
+
+        Raises:
+            OSError: No room, or not writable any more.
+        """
+        lines = memoryview("".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode())
+        with get_lock_file(self._lock), open(self._file_path, "r+b", buffering=0) as file:
+            whole_bytes = _whole_bytes(file)
+            file.truncate(whole_bytes)
+            file.seek(whole_bytes)
+            try:
+                while lines:
+                    lines = lines[file.write(lines) :]
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(whole_bytes)
+                raise
+
+
+def _whole_bytes(file: FileIO) -> int:
+    """Size of ``file`` without a last line that was cut off.
+
+    Raises:
+        ValueError: That line is none of Optuna's.
+    """
+    start = size = file.seek(0, os.SEEK_END)
+    tail = b""
+    while start > 0 and b"\n" not in tail:
+        start = max(0, start - TAIL_BYTES)
+        file.seek(start)
+        tail = file.read(size - start)
+    cut = tail[tail.rfind(b"\n") + 1 :]
+    if cut[: len(LINE_START)] != LINE_START[: len(cut)]:
+        raise ValueError("its last line is something else")
+    return size - len(cut)
+
+
+FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
+RECORDS_SQL = """
+    SELECT trials.number, attributes.value_json
+    FROM trial_user_attributes AS attributes JOIN trials ON trials.trial_id = attributes.trial_id
+    WHERE attributes.key = :key AND trials.state IN (:complete, :pruned)
+    ORDER BY trials.study_id, trials.number
+"""  # Optuna 5
+
+
+def stored_records(location: Path | str) -> list[Record]:
+    """Records of the finished trials; one that was cut short has none.
+
+    Args:
+        location: As :func:`search.results.storage.open_storage` takes it.
+
+    Raises:
+        InputError: Nothing there, not a storage, or a torn record.
+    """
+    storage = open_storage(location, create=False)
+    try:
+        return list(_records(storage))
+    except (SQLAlchemyError, StorageInternalError) as error:
+        raise InputError(f"{location}: cannot be read ({str(error).splitlines()[0]})") from error
+
+
+def _records(storage: BaseStorage) -> Iterator[Record]:
+    if isinstance(storage, RDBStorage):
+        yield from _database_records(storage)
+        return
+    for study in storage.get_all_studies():
+        trials = storage.get_all_trials(study._study_id, deepcopy=False, states=FINISHED)
+        for trial in trials:
+            if RECORD in trial.user_attrs:
+                yield {"trial": trial.number, **trial.user_attrs[RECORD]}
+
+
+def _database_records(storage: RDBStorage) -> Iterator[Record]:
+    """The same by one query of Optuna's tables: its own API also rebuilds parameters, which takes ten times as long."""
+    with storage.engine.connect() as connection:
+        names = {"key": RECORD, "complete": FINISHED[0].name, "pruned": FINISHED[1].name}
+        for number, record in connection.execute(text(RECORDS_SQL), names):
+            try:
+                yield {"trial": number, **json.loads(record)}
+            except (ValueError, TypeError) as error:
+                place = f"{storage.engine.url.database}: trial {number}"
+                raise InputError(f"{place} has a torn record ({error}); restore the file") from error

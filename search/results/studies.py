@@ -1,0 +1,104 @@
+"""Where studies live, and what their names say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from filelock import FileLock, Timeout
+
+from kernels.errors import InputError
+from kernels.families.sources import STUDY, settled
+
+STUDIES_FILE = "studies.db"  # in a results folder
+JOURNAL_SUFFIXES = (".log", ".journal")
+SQLITE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+FILE_SUFFIXES = (".parquet", ".csv")  # of results as files, which hold no studies
+CURE = "name another folder with --results"
+
+
+def studies_file(location: Path | str) -> Path | None:
+    """The file in which the studies of ``location`` are; None where a database server or the memory has them.
+
+    Args:
+        location: A results folder (its ``studies.db``), a ``.db``, ``.log`` or ``.journal`` file, or a URL.
+
+    Raises:
+        InputError: A file of results, or a file where a folder must be.
+    """
+    if "://" in str(location):
+        return _file_of_url(str(location))
+    path = Path(location)
+    if path.suffix in FILE_SUFFIXES:
+        raise InputError(f"{path}: is a file of results, which keeps no studies; {CURE}, or a .db file with --storage")
+    if path.suffix in (*JOURNAL_SUFFIXES, *SQLITE_SUFFIXES):
+        return path
+    if path.is_file():
+        raise InputError(f"{path}: is a file, not a folder of results; {CURE}, or a .db file with --storage")
+    return path / STUDIES_FILE
+
+
+def _file_of_url(url: str) -> Path | None:
+    from sqlalchemy import make_url  # here, because it takes long to load and most locations are paths
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        return None  # opening it says what is wrong
+    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+        return None
+    return Path(str(parsed.database).removeprefix("file:"))
+
+
+@contextmanager
+def only_writer(location: Path | str) -> Iterator[None]:
+    """Hold the lock of the studies' file, by whatever name it is given; a database server has locks of its own.
+
+    Raises:
+        InputError: Another sweep holds it, the folder cannot be written, or :func:`studies_file` refuses.
+    """
+    path = studies_file(location)
+    if path is None:
+        yield
+        return
+    real = path.resolve()
+    try:
+        real.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(real.with_name(f".{real.name}.lock"), timeout=0)
+        lock.acquire()
+    except Timeout as error:
+        raise InputError(f"{path}: another sweep is writing here; wait for it or use another --results") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}); {CURE}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+PROTOCOL = "replay-"  # begins the part of a study's name that says how it was judged; rows keep the recorded protocol
+
+
+def are_replayed(studies: pd.Series[Any]) -> pd.Series[Any]:
+    """Whether each of these names of studies is one of a replay: its times were recorded earlier, and elsewhere."""
+    return studies.str.contains(f"/{PROTOCOL}", regex=False).fillna(False).astype(bool)
+
+
+def newest_study(base: str, names: Iterable[str]) -> str | None:
+    """Which of ``names`` is the newest round of the study ``base``, its kernels rearranged or not; None if none is.
+
+    Args:
+        base: ``device/shape/protocol/triton-version/source hash``, the name of the first round.
+        names: Of studies; later rounds end with ``#2``, ``#3``, ….
+    """
+    rounds = [name for name in names if _same_trials(name.partition("#")[0], base)]
+    return max(rounds, key=lambda name: (int(name.partition("#")[2] or 1), name == base), default=None)
+
+
+def _same_trials(name: str, base: str) -> bool:
+    place, _, sources = name.rpartition("/")
+    return f"{place}/{settled(sources, STUDY)}" == base

@@ -1,0 +1,260 @@
+"""The best trial of each shape: measured before predicted, fastest, and inside the noise the safest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from kernels.config import KernelConfig, violations
+from kernels.device import DeviceKey
+from kernels.families import FAMILIES
+from kernels.problem import GemmShape
+from kernels.tables.rows import TunedTable
+from search.evaluation import Evidence
+from search.results.columns import CONFIG
+
+PREDICTED_TIE = 1e-9  # relative; equal work is predicted equal up to rounding
+RESOURCES = ("vgprs", "lds_bytes", "kernels")  # fewer is safer: occupancy to spare, fewer launches
+LAST = math.inf  # where an unknown resource sorts
+KEY = ["arch", "cu_count", "N", "K", "M"]  # of one competition
+Point = tuple[str, KernelConfig]
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The trial that wins a shape.
+
+    Args:
+        device: What it is valid for.
+        shape: Problem.
+        family: Of the trial.
+        config: Of the trial.
+        evidence: Whether ``cost_us`` was measured or predicted.
+        cost_us: Microseconds.
+        spread_us: ``time_hi_us - time_lo_us`` of a measured trial, if known.
+        deterministic: Whether every run gives the same bits.
+        margin: How much slower the runner-up is, as a part of ``cost_us``; None without one.
+        roofline_fraction: As recorded.
+        row: Label of the trial in the DataFrame.
+    """
+
+    device: DeviceKey
+    shape: GemmShape
+    family: str
+    config: KernelConfig
+    evidence: Evidence
+    cost_us: float
+    spread_us: float | None
+    deterministic: bool
+    margin: float | None
+    roofline_fraction: float | None
+    row: Any
+
+
+def shapes_of(frame: pd.DataFrame) -> list[tuple[DeviceKey, GemmShape]]:
+    """Every (device, shape) that has a trial, in the order of N, K, M."""
+    keys: list[Any] = list(frame[KEY].drop_duplicates().itertuples(index=False, name=None))
+    ordered = sorted((str(arch), int(cu), int(N), int(K), int(M)) for arch, cu, N, K, M in keys)
+    return [(DeviceKey(arch, cu_count), GemmShape(M, N, K)) for arch, cu_count, N, K, M in ordered]
+
+
+def winners(
+    frame: pd.DataFrame, incumbents: TunedTable | None = None, *, deterministic_only: bool = False
+) -> list[Winner]:
+    """The winner of each (device, shape) that has one, in the order of N, K, M.
+
+    Only ``ok`` trials of known families compete. Times that cannot be compared do not: measured trials exclude
+    predicted ones, trials of the present kernels those of older ones, and the newest protocol or model the others.
+    A trial that won the finals of its shape, timed side by side with the others, wins here. Elsewhere, of the trials
+    within the noise of the fastest, the incumbent wins, then a deterministic one, then the one with fewer resources,
+    then the faster one.
+
+    Args:
+        frame: Results with all columns.
+        incumbents: Table whose rows win ties on its own device.
+        deterministic_only: Leave out trials whose result may vary.
+    """
+    trials = _Trials.of(_eligible(frame, deterministic_only))
+    found = []
+    for device, shape, members in trials.groups():
+        best = trials.comparable(trials.legal(members, shape, device))
+        if len(best):
+            found.append(trials.winner(device, shape, best, _points(incumbents, device, shape)))
+    return found
+
+
+def slowdowns(
+    frame: pd.DataFrame, points: Callable[[DeviceKey, GemmShape], Collection[Point]]
+) -> dict[tuple[DeviceKey, GemmShape], dict[Point, float]]:
+    """How much slower other points are than the winner of each (device, shape), as a part of the winner's time.
+
+    A point without a trial that can be compared with the winner is left out; one that only lost a tie is 0 slower.
+
+    Args:
+        frame: Results with all columns.
+        points: Which points are asked about.
+    """
+    trials = _Trials.of(_eligible(frame, deterministic_only=False))
+    found: dict[tuple[DeviceKey, GemmShape], dict[Point, float]] = {}
+    for device, shape, members in trials.groups():
+        best = trials.comparable(trials.legal(members, shape, device))
+        if len(best):
+            winner_us = trials.winner(device, shape, best, []).cost_us
+            times = {point: trials.times_us(best, point) for point in points(device, shape)}
+            found[device, shape] = {p: max(0.0, us[0] / winner_us - 1) for p, us in times.items() if len(us)}
+    return found
+
+
+def _points(table: TunedTable | None, device: DeviceKey, shape: GemmShape) -> list[Point]:
+    """Family and configuration of the rows of ``table`` for exactly this shape."""
+    rows = table.rows if table is not None and table.device == device else ()
+    return [(row.family, row.config) for row in rows if row.shape == shape]
+
+
+def _eligible(frame: pd.DataFrame, deterministic_only: bool) -> pd.DataFrame:
+    """Trials that may win, oldest first, the latest of each configuration and kind of time, with what decides.
+
+    Adds ``cost_us``, ``safe`` (deterministic), ``how`` (protocol or model) and ``present`` (of today's kernels).
+    """
+    rows = frame[(frame["outcome"] == "ok").fillna(False) & frame["family"].isin(list(FAMILIES))].copy()
+    measured = (rows["evidence"] == "measured").fillna(False)
+    always = rows["family"].map({name: family.deterministic for name, family in FAMILIES.items()}).astype("boolean")
+    rows["cost_us"] = rows["time_us"].where(measured, rows["predicted_us"])
+    rows["safe"] = always & rows["deterministic"].fillna(True)
+    rows["how"] = rows["protocol"].where(measured, rows["model"]).fillna("")
+    recorded = rows["source_hash"].astype(object).where(rows["source_hash"].notna(), None)
+    rows["present"] = [FAMILIES[family].made(known) for family, known in zip(rows["family"], recorded, strict=True)]
+    rows = rows[rows["cost_us"].notna() & rows["evidence"].notna() & (rows["safe"] | (not deterministic_only))]
+    rows = rows.sort_values(["started", "trial"], na_position="first", kind="stable")
+    return rows.drop_duplicates([*KEY, "family", *CONFIG, "evidence", "how", "present"], keep="last")
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """Eligible trials as arrays [trials], so that thousands of shapes take seconds.
+
+    Args:
+        rows: The trials.
+        cost_us: What is minimised.
+        spread_us: Width of the measured interval, 0 where unknown.
+        measured: Whether the cost was measured.
+        selected: Whether the trial won the finals of its study.
+        present: Whether today's kernels ran.
+        how: Protocol or model.
+        knobs: Configuration fields of each family, defaults where NA.
+    """
+
+    rows: pd.DataFrame
+    cost_us: Array
+    spread_us: Array
+    measured: Array
+    selected: Array
+    present: Array
+    how: Array
+    knobs: Mapping[str, Mapping[str, Array]]
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> _Trials:
+        """Arrays of ``rows``."""
+        spread_us = (rows["time_hi_us"] - rows["time_lo_us"]).fillna(0.0)
+        knobs = {
+            name: {
+                knob: rows[knob].fillna(value).to_numpy(dtype=type(value) if isinstance(value, int) else object)
+                for knob, value in family.config_type().to_dict().items()
+            }
+            for name, family in FAMILIES.items()
+        }
+        return cls(
+            rows, rows["cost_us"].to_numpy(float), spread_us.to_numpy(float),
+            (rows["evidence"] == "measured").to_numpy(bool), rows["selected"].fillna(False).to_numpy(bool),
+            rows["present"].to_numpy(bool),
+            rows["how"].to_numpy(object), knobs,
+        )  # fmt: skip
+
+    def groups(self) -> Iterator[tuple[DeviceKey, GemmShape, Array]]:
+        """Positions of the trials of each (device, shape), oldest first."""
+        found: dict[Any, Any] = dict(self.rows.groupby(KEY, sort=True).indices)
+        for (arch, cu_count, N, K, M), members in sorted(found.items()):
+            yield DeviceKey(str(arch), int(cu_count)), GemmShape(int(M), int(N), int(K)), members
+
+    def legal(self, members: Array, shape: GemmShape, device: DeviceKey) -> Array:
+        """Those that today's rules allow; older trials may have been judged by others."""
+        names = self.rows["family"].to_numpy(object)[members]
+        legal = np.ones(len(members), bool)
+        for name in set(names):
+            mine = names == name
+            columns = {knob: values[members[mine]] for knob, values in self.knobs[name].items()}
+            for _, broken in violations(FAMILIES[name].config_type, columns, shape, device):
+                legal[mine] &= ~broken
+        return members[legal]
+
+    def comparable(self, members: Array) -> Array:
+        """The best-evidenced trials with one kind of time, fastest first."""
+        for better in (self.measured, self.present):
+            chosen = members[better[members]]
+            members = chosen if len(chosen) else members
+        same: Array = members[self.how[members] == self.how[members[-1:]]]
+        order: Array = np.argsort(self.cost_us[same], kind="stable")
+        return same.take(order)
+
+    def times_us(self, members: Array, point: Point) -> list[float]:
+        """Costs of the trials of ``point`` among ``members``, in their order."""
+        family, config = point
+        mine = self.rows["family"].to_numpy(object)[members] == family
+        for knob, value in config.to_dict().items():
+            mine &= self.knobs[family][knob][members] == value
+        return [float(cost) for cost in self.cost_us[members[mine]]]
+
+    def winner(self, device: DeviceKey, shape: GemmShape, members: Array, incumbents: list[Point]) -> Winner:
+        """The one to prefer among those that are as good as the fastest, ``members[0]``."""
+        costs_us, spreads_us = self.cost_us[members], self.spread_us[members]
+        measured = bool(self.measured[members[0]])
+        noise_us = np.maximum(spreads_us, spreads_us[0]) if measured else costs_us[0] * PREDICTED_TIE
+        tied = members[costs_us <= costs_us[0] + noise_us]
+        finals = members[self.selected[members]]
+        if len(finals):
+            tied = np.array([finals.max()])  # the latest
+        rows = [self.rows.iloc[int(position)] for position in tied]
+        row = min(rows, key=lambda row: _preference(row, incumbents)) if len(rows) > 1 else rows[0]
+        rest = [cost for cost, position in zip(costs_us, members, strict=True) if self.rows.index[position] != row.name]
+        cost_us = float(row["cost_us"])
+        return Winner(
+            device, shape, str(row["family"]), config_of(row), row["evidence"], cost_us,
+            spread_us=_known(row["time_hi_us"] - row["time_lo_us"]) if measured else None,
+            deterministic=bool(row["safe"]),
+            margin=_margin(row, rest),
+            roofline_fraction=_known(row["roofline_fraction"]),
+            row=row.name,
+        )  # fmt: skip
+
+
+def _known(value: Any) -> float | None:
+    return None if pd.isna(value) else float(value)
+
+
+def _margin(row: pd.Series[Any], rest: list[Any]) -> float | None:
+    """How much slower the next one is: by the paired differences of the finals, else by the times of the search."""
+    if not pd.isna(row["margin_us"]):
+        return float(row["margin_us"]) / float(row["cost_us"])
+    return float(rest[0]) / float(row["cost_us"]) - 1 if rest else None
+
+
+def _preference(row: pd.Series[Any], incumbents: list[Point]) -> tuple[Any, ...]:
+    """Sorts the trial to prefer among equals first."""
+    is_incumbent = (row["family"], config_of(row)) in incumbents
+    resources = tuple(LAST if pd.isna(row[name]) else int(row[name]) for name in RESOURCES)
+    return (not is_incumbent, not row["safe"], *resources, float(row["cost_us"]))
+
+
+def config_of(row: pd.Series[Any]) -> KernelConfig:
+    """Configuration of a trial; a field that its version did not record has the default."""
+    family = FAMILIES[str(row["family"])]
+    known = {name: row[name] for name in family.config_type().to_dict() if not pd.isna(row[name])}
+    return family.config({name: value if isinstance(value, str) else int(value) for name, value in known.items()})

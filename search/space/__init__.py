@@ -1,0 +1,1 @@
+"""Shapes, search spaces, and the legal points of both."""

@@ -1,0 +1,173 @@
+"""Search spaces: the values that each knob of a family may take, read from ``configs/spaces``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, cast, get_args, get_type_hints
+
+import yaml
+
+from kernels.config import KernelConfig, knob_limits
+from kernels.errors import InputError
+from kernels.families import FAMILIES
+from kernels.wording import instead_of
+from kernels.yaml_node import YamlNode, optional_items, read_yaml
+from search.space.expressions import Expression, Kind, parse_expression
+
+Choice = int | str
+SHAPE_NAMES: Mapping[str, Kind] = {
+    "M": "integer",
+    "N": "integer",
+    "K": "integer",
+    "cu_count": "integer",
+    "arch": "text",
+}  # what a constraint may read besides the knobs
+MAX_CHOICES = 127  # of one knob: a code of the legal set is one signed byte
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """The points that a search of one family chooses from.
+
+    Args:
+        family: Name in ``kernels.families.FAMILIES``.
+        parameters: Choices of each searched knob, in the order of the file; other knobs keep their defaults.
+        constraints: Conditions that a point must meet besides the family's own rules.
+        defaults: Starting configurations, the first that is legal first.
+        source: The file, for messages.
+        digest: Short hash of the content; comments, spelling and the order of constraints do not change it.
+    """
+
+    family: str
+    parameters: Mapping[str, tuple[Choice, ...]]
+    constraints: tuple[Expression, ...]
+    defaults: tuple[KernelConfig, ...]
+    source: str
+    digest: str
+
+    @property
+    def config_type(self) -> type[KernelConfig]:
+        """The family's configuration."""
+        return FAMILIES[self.family].config_type
+
+    @property
+    def fixed(self) -> dict[str, Choice]:
+        """Value of each knob that is not searched."""
+        default = self.config_type().to_dict()
+        return {name: value for name, value in default.items() if name not in self.parameters}
+
+
+def load_space(path: Path) -> SearchSpace:
+    """The space that ``path`` describes.
+
+    Raises:
+        InputError: One line of file, line, key and cure: no file, not YAML, an unknown key, family or
+            parameter, an empty list, a value of a wrong type or given twice, a bad constraint, a default
+            outside of the lists.
+    """
+    root = read_yaml(path, "name a file of configs/spaces, or write one")
+    keys = root.mapping(("family", "parameters"), ("constraints", "defaults"))
+    family = keys["family"].word(FAMILIES)
+    config_type = FAMILIES[family].config_type
+    parameters = _parameters(keys["parameters"], config_type)
+    names: dict[str, Kind] = {**_kinds(config_type), **SHAPE_NAMES}
+    constraints = tuple(
+        parse_expression(node.text(), names, f"{path}:{node.line}") for node in optional_items(keys, "constraints")
+    )
+    defaults = tuple(_default(node, config_type, parameters) for node in optional_items(keys, "defaults"))
+    digest = _digest(family, parameters, constraints, defaults)
+    return SearchSpace(family, parameters, constraints, defaults, str(path), digest)
+
+
+def load_spaces(folder: Path, families: Sequence[str] | None = None) -> dict[str, SearchSpace]:
+    """Spaces by family, read from ``folder/<family>.yaml``.
+
+    Args:
+        folder: Where the files are.
+        families: Which ones, in this order; default: each family that has a file, in the registry's order.
+
+    Raises:
+        InputError: An unknown family, a file that describes another family than its name says, no file.
+    """
+    for name in families or ():
+        if name not in FAMILIES:
+            raise InputError(f"unknown family {name!r}; {instead_of(name, FAMILIES)}")
+    chosen = families or [name for name in FAMILIES if (folder / f"{name}.yaml").is_file()]
+    if not chosen:
+        raise InputError(f"{folder}: holds no space; add {next(iter(FAMILIES))}.yaml or name another folder")
+    spaces = {name: load_space(folder / f"{name}.yaml") for name in chosen}
+    for name, space in spaces.items():
+        if space.family != name:
+            cure = f"write {name!r}, or rename the file"
+            raise InputError(f"{space.source}: family: is {space.family!r}; {cure}")
+    return spaces
+
+
+def _kinds(config_type: type[KernelConfig]) -> dict[str, Kind]:
+    """Kind of each knob: a whole number, or one of a few texts."""
+    hints = get_type_hints(config_type)
+    return {f.name: "integer" if hints[f.name] is int else "text" for f in fields(config_type)}
+
+
+def _parameters(node: YamlNode, config_type: type[KernelConfig]) -> dict[str, tuple[Choice, ...]]:
+    known = [f.name for f in fields(config_type)]
+    found = {name: _choices(child, config_type, name) for name, child in node.mapping((), known).items()}
+    if not known:  # a family without knobs has one point
+        return {}
+    return found or node.fail(f"is empty; list values for one of {', '.join(known)}")
+
+
+def _choices(node: YamlNode, config_type: type[KernelConfig], name: str) -> tuple[Choice, ...]:
+    if not isinstance(node.node, yaml.SequenceNode):
+        node.fail("must be a list; write [value, ...], even for one value")
+    choices: list[Choice] = []
+    for item in node.items(node.field):
+        choice = _choice(item, config_type, name)
+        if choice in choices:
+            item.fail(f"{choice!r} is given twice; keep one")
+        choices.append(choice)
+    if not choices:
+        node.fail("is an empty list; give a value, or remove the key to keep the default")
+    if len(choices) > MAX_CHOICES:
+        node.fail(f"has {len(choices)} values; give at most {MAX_CHOICES}")
+    return tuple(choices)
+
+
+def _choice(node: YamlNode, config_type: type[KernelConfig], name: str) -> Choice:
+    """Value of a knob, of the type that its field has."""
+    hint: Any = get_type_hints(config_type)[name]
+    return node.integer_within(knob_limits(name)) if hint is int else node.word(get_args(hint))
+
+
+def _default(
+    node: YamlNode, config_type: type[KernelConfig], parameters: Mapping[str, tuple[Choice, ...]]
+) -> KernelConfig:
+    known = [f.name for f in fields(config_type)]
+    given = {name: _choice(child, config_type, name) for name, child in node.mapping((), known).items()}
+    config = config_type(**cast(dict[str, Any], given))
+    fixed = config_type().to_dict()
+    for name, value in config.to_dict().items():
+        choices = parameters.get(name, (fixed[name],))
+        if value not in choices:
+            node.fail(f"{name} = {value!r} is not among {list(choices)}; use one of them, or add it there")
+    return config
+
+
+def _digest(
+    family: str,
+    parameters: Mapping[str, tuple[Choice, ...]],
+    constraints: Sequence[Expression],
+    defaults: Sequence[KernelConfig],
+) -> str:
+    content = {
+        "family": family,
+        "parameters": list(parameters.items()),
+        "fixed": FAMILIES[family].config_type().to_dict(),
+        "constraints": sorted({constraint.normal_text for constraint in constraints}),
+        "defaults": [default.to_dict() for default in defaults],
+    }
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]

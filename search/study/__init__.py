@@ -1,0 +1,1 @@
+"""The search itself: study, samplers, points, what is tried first."""

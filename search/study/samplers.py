@@ -1,0 +1,148 @@
+"""Optuna samplers over the legal points: what they propose is always legal and never tried before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, GPSampler, TPESampler
+from optuna.trial import FrozenTrial
+
+from kernels.errors import InputError
+from kernels.wording import instead_of
+from search.study.points import Points, family_distribution
+
+SAMPLERS = ("auto", "tpe", "gp", "random", "grid")
+Spaces = Mapping[str, Mapping[str, BaseDistribution]]
+
+
+class LegalSampler(BaseSampler):
+    """Base: one whole point a trial, so that no field is ever sampled alone.
+
+    Args:
+        points: The legal points and which were tried.
+        spaces: Distributions of each family's fields.
+    """
+
+    def __init__(self, points: Points, spaces: Spaces) -> None:
+        self.points = points
+        self.spaces = spaces
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Every parameter of every family."""
+        space: dict[str, BaseDistribution] = {"family": family_distribution()}
+        for distributions in self.spaces.values():
+            space.update(distributions)
+        return space
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """``family`` and the fields of its configuration; nothing when every point was tried."""
+        if not self.points.untried:
+            return {}
+        family, config = self.propose(study, trial)
+        values = config.to_dict()
+        return {"family": family, **{name: values[name] for name in self.spaces[family]}}
+
+    def propose(self, study: optuna.Study, trial: FrozenTrial) -> tuple[str, Any]:
+        """An untried point."""
+        raise NotImplementedError
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Never called: :meth:`sample_relative` gives every field."""
+        raise RuntimeError(f"{param_name} was not part of the proposed point")
+
+
+class GridSampler(LegalSampler):
+    """All points in their order, the families in turn."""
+
+    def propose(self, study: optuna.Study, trial: FrozenTrial) -> tuple[str, Any]:
+        """The first untried point."""
+        return self.points.first()
+
+
+class RandomSampler(LegalSampler):
+    """A family at random, then one of its untried points."""
+
+    def propose(self, study: optuna.Study, trial: FrozenTrial) -> tuple[str, Any]:
+        """A random untried point."""
+        return self.points.random()
+
+
+class ModelSampler(LegalSampler):
+    """The untried point nearest to what one of Optuna's model-based samplers proposes.
+
+    Args:
+        points: The legal points and which were tried.
+        spaces: Distributions of each family's fields.
+        inner: The model.
+        startup: Random points before the model is asked.
+    """
+
+    def __init__(self, points: Points, spaces: Spaces, inner: BaseSampler, startup: int) -> None:
+        super().__init__(points, spaces)
+        self.inner = inner
+        self.startup = startup
+
+    def propose(self, study: optuna.Study, trial: FrozenTrial) -> tuple[str, Any]:
+        """The point nearest to the model's wish."""
+        if len(study.get_trials(deepcopy=False)) <= self.startup:
+            return self.points.random()
+        space = self.inner.infer_relative_search_space(study, trial)
+        wish = self.inner.sample_relative(study, trial, space)
+        family = self._wish(wish, study, trial, "family", family_distribution())
+        if family not in self.spaces:
+            return self.points.random()
+        fields = self.spaces[family].items()
+        return self.points.nearest(family, {name: self._wish(wish, study, trial, name, d) for name, d in fields})
+
+    def _wish(
+        self, wish: Mapping[str, Any], study: optuna.Study, trial: FrozenTrial, name: str, of: BaseDistribution
+    ) -> Any:
+        return wish[name] if name in wish else self.inner.sample_independent(study, trial, name, of)
+
+    def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: Any, values: Any) -> None:
+        """Let the model see the end of the trial."""
+        self.inner.after_trial(study, trial, state, values)
+
+
+def check_sampler(name: str) -> None:
+    """Refuse a name that :func:`make_sampler` does not know.
+
+    Raises:
+        InputError: Unknown name.
+    """
+    if name not in SAMPLERS:
+        raise InputError(f"unknown sampler {name!r}; {instead_of(name, SAMPLERS)}")
+
+
+def make_sampler(name: str, points: Points, spaces: Spaces, *, seed: int, budget: int) -> LegalSampler:
+    """The sampler called ``name``.
+
+    Args:
+        name: One of :data:`SAMPLERS`; ``auto`` takes the grid where ``budget`` covers every point, else TPE.
+        points: The legal points and which were tried.
+        spaces: Distributions of each family's fields.
+        seed: Makes the proposals repeatable.
+        budget: Trials that will be run.
+
+    Raises:
+        InputError: Unknown name.
+    """
+    check_sampler(name)
+    if name == "auto":
+        name = "grid" if budget >= points.untried else "tpe"
+    if name == "grid":
+        return GridSampler(points, spaces)
+    if name == "random":
+        return RandomSampler(points, spaces)
+    if name == "tpe":
+        tpe = TPESampler(multivariate=True, seed=seed)
+        return ModelSampler(points, spaces, tpe, startup=10)
+    gp = GPSampler(seed=seed, n_startup_trials=0)
+    return ModelSampler(points, spaces, gp, startup=10)

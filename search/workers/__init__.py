@@ -1,0 +1,1 @@
+"""Processes that compile, and what they allocate with."""

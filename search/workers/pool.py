@@ -1,0 +1,301 @@
+"""Disposable worker processes: a candidate that aborts, hangs or kills its process hurts nobody else."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import nullcontext, suppress
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, SpawnContext
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final, Generic, TypeVar
+
+from kernels.errors import InputError
+from search.workers.allocator import fast_malloc
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+STARTING: Final = threading.Lock()  # held while the environment is that of the process to fork from
+SINGLE_THREADED: Final = {"OPENBLAS_NUM_THREADS": "1"}  # a process with threads cannot be forked safely
+START_TIMEOUT_S = 120.0  # importing torch and Triton on a loaded machine
+SIGNALS: Final = {number.value: number.name for number in signal.Signals}
+UNSEEN = 255  # exit code of a forked process where the one it was forked from ended before it (popen_forkserver.py)
+UNSEEN_END = "the process that the worker was forked from is gone"
+NOT_PICKLABLE: Final = (pickle.PickleError, TypeError, AttributeError)  # of a task, or of an answer where it arrives
+
+
+class WorkerDied(Exception):
+    """The worker's process ended while it ran the task; the message says how."""
+
+
+class WorkerTimedOut(Exception):
+    """The task exceeded its time limit; its worker was killed."""
+
+
+class WorkerPool(Generic[Task, Answer]):
+    """``count`` spawned processes that each run one task at a time.
+
+    Args:
+        function: Runs in the workers: task to answer; picklable. What it raises reaches the task's future.
+        count: Processes. They start with their first task.
+        initialize: Runs once in each new process before its first task; picklable.
+        fork: Fork the processes from one that has imported what they need, instead of having each import it; not for
+            processes that use a GPU. They also get the faster ``malloc`` of :mod:`search.workers.allocator`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Task], Answer],
+        count: int,
+        initialize: Callable[[], None] | None = None,
+        *,
+        fork: bool = False,
+    ) -> None:
+        if count < 1:
+            raise ValueError(f"count = {count} must be at least 1")
+        self._function = function
+        self._initialize = initialize
+        self._fork = fork
+        self._queue: SimpleQueue[tuple[Task, float, Future[Answer]] | threading.Barrier | None] = SimpleQueue()
+        self._closed = threading.Event()
+        self._closing = threading.Lock()
+        self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Bring every process up, before the tasks that are queued later; give up waiting after ``timeout_s``."""
+        started = threading.Barrier(len(self._threads) + 1)  # also keeps a thread from starting twice
+        for _ in self._threads:
+            self._queue.put(started)
+        with suppress(threading.BrokenBarrierError):
+            started.wait(timeout_s)
+
+    def submit(self, task: Task, timeout_s: float) -> Future[Answer]:
+        """Queue ``task``; the future raises WorkerDied, WorkerTimedOut, or what the function raised."""
+        future: Future[Answer] = Future()
+        with self._closing:
+            if self._closed.is_set():
+                raise RuntimeError("the pool is closed")
+            self._queue.put((task, timeout_s, future))
+        return future
+
+    def close(self) -> None:
+        """Cancel what is queued, kill what runs, and wait until no process is left."""
+        with self._closing:  # what is queued now is in front
+            self._closed.set()
+            for _ in self._threads:
+                self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _new_worker(self) -> _Worker:
+        return _Worker(self._function, self._initialize, fork=self._fork)
+
+    def _serve(self) -> None:
+        """Thread: feed one worker process, replacing it when it is gone."""
+        worker: _Worker | None = None
+        while (item := self._queue.get()) is not None:
+            if isinstance(item, threading.Barrier):
+                with suppress(InputError):  # the first task says so
+                    worker = worker or self._new_worker()
+                if worker is not None and not worker.comes_up(self._closed):
+                    worker = None
+                with suppress(threading.BrokenBarrierError):
+                    item.wait()
+                continue
+            task, timeout_s, future = item
+            if self._closed.is_set() or not future.set_running_or_notify_cancel():
+                future.cancel()
+                continue
+            try:
+                worker = worker or self._new_worker()
+                raised, answer = worker.run(task, timeout_s, self._closed)
+            except (WorkerDied, WorkerTimedOut, InputError) as error:
+                raised, answer = error, None
+            except NOT_PICKLABLE as error:
+                if worker is not None:
+                    worker.stop()
+                raised, answer = error, None
+            if raised is None:
+                future.set_result(answer)
+            else:
+                worker = None  # it has ended
+                future.set_exception(raised)
+        if worker is not None:
+            worker.stop()
+
+
+def _context(function: Callable[[Any], Any], *, fork: bool) -> ForkServerContext | SpawnContext:
+    """How processes are started: each on its own where they cannot be forked."""
+    # Python 3.10 looks for what is imported before forking in the current folder first.
+    if fork and (sys.version_info >= (3, 11) or Path(sys.path[0]).resolve() == Path.cwd()):
+        with suppress(OSError):  # the path of the socket, in the temporary folder, is too long
+            return _forking(function)
+    return multiprocessing.get_context("spawn")
+
+
+def _forking(function: Callable[[Any], Any]) -> ForkServerContext:
+    """Where processes are forked from one that has imported ``function``'s module; it is started if there is none."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([getattr(function, "func", function).__module__])
+    with STARTING:
+        # Python does not hand its search path on to where the modules are imported.
+        path = {"PYTHONPATH": os.pathsep.join(map(str, sys.path)), "PYTHONSAFEPATH": "1"}
+        variables = {**fast_malloc(), **SINGLE_THREADED, **path}
+        before = {name: os.environ[name] for name in variables if name in os.environ}
+        os.environ.update(variables)
+        try:
+            forkserver.ensure_running()
+        finally:
+            for name in variables:
+                os.environ.pop(name)
+            os.environ.update(before)
+    return context
+
+
+class _Worker:
+    """One process and the pipe to it.
+
+    Raises:
+        InputError: No process can be started.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], initialize: Callable[[], None] | None, *, fork: bool) -> None:
+        self._started = False
+        try:
+            try:
+                self._start(function, initialize, fork=fork)
+            except (EOFError, ConnectionError):  # the process to fork from has ended, maybe of its imports
+                self._start(function, initialize, fork=False)
+        except OSError as error:
+            raise InputError(f"a worker process cannot be started: {error}") from error
+
+    def _start(self, function: Callable[[Any], Any], initialize: Callable[[], None] | None, *, fork: bool) -> None:
+        resource_tracker.ensure_running()  # it would allow SIGINT again
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in what this thread starts, from its beginning
+        context = _context(function, fork=fork)
+        self._pipe, theirs = context.Pipe()
+        with STARTING:
+            environment = dict(os.environ)
+        self._process = context.Process(target=_work, args=(theirs, function, initialize, environment), daemon=True)
+        # One that forks has its environment already, and may take seconds to answer.
+        with nullcontext() if isinstance(context, ForkServerContext) else STARTING:
+            self._process.start()
+        theirs.close()
+
+    def comes_up(self, closed: threading.Event) -> bool:
+        """Wait until the process is ready for tasks; False if it ended instead."""
+        try:
+            self._wait_until_ready(closed)
+        except (EOFError, ConnectionError, WorkerDied, WorkerTimedOut):
+            return False
+        return True
+
+    def _wait_until_ready(self, closed: threading.Event) -> None:
+        if not self._started:
+            self._receive(START_TIMEOUT_S, closed)
+            self._started = True
+
+    def run(self, task: Any, timeout_s: float, closed: threading.Event) -> tuple[BaseException | None, Any]:
+        """What the function raised, and what it returned."""
+        try:
+            self._wait_until_ready(closed)
+            self._pipe.send(task)
+            return self._receive(timeout_s, closed)
+        except (EOFError, ConnectionError) as error:
+            raise WorkerDied(self._how_it_ended()) from error
+
+    def _receive(self, timeout_s: float, closed: threading.Event) -> tuple[BaseException | None, Any]:
+        waited_s = 0.0
+        while waited_s < timeout_s and not closed.is_set():
+            step_s = min(0.2, timeout_s - waited_s)
+            if self._pipe.poll(step_s):  # an answer, or the end of the process, which alone holds the other end
+                answer: tuple[BaseException | None, Any] = self._pipe.recv()
+                return answer
+            waited_s += step_s
+        self.stop()
+        if closed.is_set():
+            raise WorkerDied("the pool was closed")
+        raise WorkerTimedOut(f"no answer within {timeout_s:.0f} s")
+
+    def _how_it_ended(self) -> str:
+        self._process.join(5)
+        code = self._process.exitcode
+        if code == UNSEEN:
+            return UNSEEN_END
+        if code is not None and code < 0:
+            return f"the worker was killed by {SIGNALS.get(-code, f'signal {-code}')}"
+        return f"the worker exited with code {code}"
+
+    def stop(self) -> None:
+        if self._process.pid is not None:
+            _kill_group(self._process.pid)
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+        self._process.close()  # it sees that, if it lives on because the process that forked it is gone
+
+
+def _kill_group(leader: int) -> None:
+    """Kill a worker and the compilers that it has started, which would run on without it."""
+    with suppress(ProcessLookupError):  # it has not come so far as to lead a group
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _work(
+    pipe: Connection,
+    function: Callable[[Any], Any],
+    initialize: Callable[[], None] | None,
+    environment: Mapping[str, str],
+) -> None:
+    """Main function of a worker process."""
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # a terminal may stop who writes to it from the background
+    _set_environment(environment)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    if initialize is not None:
+        initialize()
+    gc.freeze()  # what is loaded by now stays: the collector need not look through Triton and torch again and again
+    pipe.send((None, None))
+    while True:
+        try:
+            task = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = function(task)
+        except InputError as error:  # a full disk, a compiler that is gone: its line says it all
+            pipe.send((error, None))
+            os._exit(0)  # libraries have much to say of an orderly end
+        except BaseException as error:
+            pipe.send((error, None))
+            raise  # the traceback goes to the error stream, and a new process takes over
+        pipe.send((None, answer))
+
+
+def _set_environment(environment: Mapping[str, str]) -> None:
+    """Take over that of the parent now, where the process was forked from an older one."""
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    for name, value in environment.items():
+        if os.environ.get(name) != value:  # there are names that can be inherited and not set
+            os.environ[name] = value
+
+
+def _exit_with_parent() -> None:
+    """Leave no orphan when the parent is killed while this process computes."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        _kill_group(os.getpid())

@@ -1,0 +1,89 @@
+"""search.device.ahead: what it compiles is what a launch finds in Triton's cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+# In a process of its own: compile ahead, forget what is in memory, then take the launcher's path with tensors that
+# have storage, under the same driver, and say what it found in the cache.
+SCRIPT = """
+import json, sys
+import torch, triton
+from kernels.device import DeviceKey
+from kernels.families import FAMILIES
+from kernels.launch import allocate, backend_options
+from kernels.problem import GemmShape
+from search.ahead import compile_ahead, compile_only
+device = DeviceKey(*json.loads(sys.argv[1]))
+compile_only(device)
+family = FAMILIES[sys.argv[2]]
+program = family.program(GemmShape(16, 128, 256), family.config(json.loads(sys.argv[3])))
+ahead = compile_ahead(program, device)
+hits = []
+triton.knobs.compilation.listener = lambda *, cache_hit, **rest: hits.append(cache_hit)
+tensors = {b.name: allocate(b, "cpu") for b in program.buffers}
+assert all(t.data_ptr() % 16 == 0 for t in tensors.values())
+for call in program.calls:
+    call.kernel.device_caches.clear()
+    given = {n: tensors[v] if isinstance(v, str) else v for n, v in call.args.items()}
+    options = backend_options(call.options, amd=device.is_amd)
+    call.kernel.run(**given, **call.constexprs, **options, grid=call.grid, warmup=True)
+print(json.dumps({**vars(ahead), "hits": hits}))
+"""
+
+
+def run(cache: Path, *arguments: object) -> dict[str, Any]:
+    texts = [given if isinstance(given, str) else json.dumps(given) for given in arguments]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, *texts],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TRITON_CACHE_DIR": str(cache), "TRITON_INTERPRET": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+@pytest.mark.parametrize(
+    "device, family, knobs",
+    [
+        (["sm_90", 132], "fused_splitk_workspace", {"quantizer": "software", "a_operand": "bf16", "BLOCK_K": 128}),
+        (["gfx950", 256], "fused", {"BLOCK_K": 256}),
+    ],
+)
+def test_a_launch_finds_every_kernel_compiled_ahead(
+    tmp_path: Path, device: list[object], family: str, knobs: dict[str, object]
+) -> None:
+    answer = run(tmp_path, device, family, knobs)
+    assert not answer["cached"] and answer["compile_s"] > 0 and answer["lds_bytes"] > 0
+    assert answer["hits"] == [True] * answer["kernels"]
+
+
+KEYS = """
+from kernels.cache_keys import KERNELS
+from kernels.device import DeviceKey
+from search.ahead import compile_only
+compile_only(DeviceKey("sm_90", 132))
+print([kernel.hash is not None for kernel in KERNELS])
+"""
+
+
+def test_a_compiling_process_settles_its_cache_keys_before_its_first_candidate() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", KEYS],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["[True,", "True,", "True,", "True,", "True]"]

@@ -1,0 +1,209 @@
+"""check: what is right passes, every known way to be wrong is caught, on machine code compiled for gfx950."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from broken_kernels import broken_gemm_kernel
+from compiled_programs import check, compiled, default_program, simulated_families, skip_unless_here
+
+from kernels.errors import WrongResultError
+from kernels.launches.coverage import TileCoverage
+from kernels.launches.program import Buffer, KernelCall, Program
+from kernels.problem import GemmShape
+from search.gate.check import check_program, load_calls, take_sample
+from search.gfx950.simulator import InstructionClass
+from search.gfx950.simulator.state.findings import SimulatorLimitError
+
+TAILS = GemmShape(17, 64, 448)  # M is no multiple of any tile, K of BLOCK_K = 256 neither
+SHAPES = (GemmShape(1, 64, 192), TAILS, GemmShape(40, 192, 320))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("family", simulated_families())
+def test_a_right_program_passes(family: str, shape: GemmShape) -> None:
+    skip_unless_here(family)
+    if family == "staged_ck":
+        shape = GemmShape(shape.M, shape.N, 256 * -(-shape.K // 256))
+    report = check(default_program(family, shape), shape)
+    assert 0 < report.max_rel_error <= 2**-8  # half a step of bf16's 8 bits, relative to the smallest mantissa
+    assert report.elements == shape.M * shape.N or shape.M == 40
+    gemm = max(report.histograms, key=lambda histogram: histogram.by_class[InstructionClass.MFMA])
+    assert gemm.by_class[InstructionClass.MFMA] > 0
+
+
+@pytest.mark.parametrize("family", simulated_families())
+def test_default_configurations_use_the_fp4_instructions(family: str) -> None:
+    skip_unless_here(family)
+    calls = compiled(default_program(family, TAILS))
+    assert sum(one.analysis.whole.mfma_scaled for one in calls) > 0
+    quantizing = [one for one in calls if "a" in one.call.args.values()]
+    assert [one.analysis.whole.cvt_scalef32 > 0 for one in quantizing] == [True]
+
+
+def broken(mistake: str, shape: GemmShape, BLOCK_N: int = 64, **args: int) -> Program:
+    """The test kernel with one mistake: tiles of 16 x BLOCK_N x 256."""
+    buffers = default_program("fused", shape).buffers
+    coverage = TileCoverage(shape.M, shape.N, 16, BLOCK_N)
+    call = KernelCall(
+        broken_gemm_kernel,
+        (coverage.num_m * coverage.num_n, 1, 1),
+        {"a_ptr": "a", "b_ptr": "b", "b_scale_ptr": "b_scale", "out_ptr": "out",
+         "M": args.get("M", shape.M), "stride_am": shape.K, "stride_om": shape.N},
+        {"N": args.get("N", shape.N), "K": shape.K, "BLOCK_M": 16, "BLOCK_N": BLOCK_N, "BLOCK_K": 256,
+         "MISTAKE": mistake},
+        coverage,
+        {"num_warps": 4, "num_stages": 1, "matrix_instr_nonkdim": 16},
+    )  # fmt: skip
+    return Program(buffers, (call,))
+
+
+def test_the_kernel_of_these_tests_is_right_without_a_mistake() -> None:
+    assert check(broken("none", TAILS), TAILS).max_rel_error <= 2**-8
+
+
+@pytest.mark.parametrize(
+    ("mistake", "finding"),
+    [
+        ("k_tail", "out_of_bounds"),  # the last row of A runs past its end
+        ("scale_pads", "nan instead of"),  # 0xFF beyond K
+        ("row_major_scales", "instead of"),
+        ("swapped_codes", "instead of"),
+        ("unrounded", "instead of"),  # small values lost before quantisation
+    ],
+)
+def test_a_mistake_along_k_is_caught(mistake: str, finding: str) -> None:
+    with pytest.raises(WrongResultError, match=finding):
+        check(broken(mistake, TAILS), TAILS)
+
+
+def test_a_kernel_that_ignores_the_m_tail_is_caught() -> None:
+    with pytest.raises(WrongResultError, match="out_of_bounds"):
+        check(broken("none", TAILS, M=32), TAILS)
+
+
+def test_a_tile_wider_than_n_without_a_guard_is_caught() -> None:
+    with pytest.raises(WrongResultError, match="out_of_bounds"):
+        check(broken("none", TAILS, BLOCK_N=128, N=128), TAILS)
+
+
+def test_a_program_that_computes_another_tile_than_its_own_is_caught() -> None:
+    shape = GemmShape(16, 640, 256)  # ten tiles, of which three are executed
+    with pytest.raises(WrongResultError):
+        check(broken("wrong_tile", shape), shape)
+
+
+def test_a_reduction_that_reads_more_slices_than_were_written_is_caught() -> None:
+    program = default_program("fused_splitk_workspace", TAILS, split_k=2)
+    gemm, reduce = program.calls
+    larger = [Buffer("slices", "fp32", (3, TAILS.M, TAILS.N), "workspace")]
+    buffers = tuple(buffer for buffer in program.buffers if buffer.name != "slices")
+    dirty = replace(reduce, constexprs={**reduce.constexprs, "SPLIT_K": 3})
+    with pytest.raises(WrongResultError, match="uninitialised"):
+        check(Program((*buffers, *larger), (gemm, dirty)), TAILS)
+
+
+def test_a_split_that_loses_a_slice_is_caught() -> None:
+    program = default_program("fused_splitk_workspace", TAILS, split_k=2)
+    gemm, reduce = program.calls
+    fewer = replace(reduce, constexprs={**reduce.constexprs, "SPLIT_K": 1})
+    with pytest.raises(WrongResultError, match="instead of"):
+        check(Program(program.buffers, (gemm, fewer)), TAILS)
+
+
+def test_atomics_into_an_accumulator_that_nobody_cleared_are_caught() -> None:
+    program = default_program("fused_splitk_atomic", TAILS, split_k=2)
+    with pytest.raises(WrongResultError):
+        check(Program(program.buffers, program.calls[1:]), TAILS)
+
+
+def test_an_instruction_that_is_not_modelled_is_no_pass() -> None:
+    program = default_program("fused", TAILS)
+    one = compiled(program)[0]
+    unknown = replace(one, kernel=replace(one.kernel, assembly=one.kernel.assembly.replace("v_mov_b32", "v_mvo_b32")))
+    with pytest.raises(SimulatorLimitError, match="unknown mnemonic 'v_mvo_b32"):
+        check_program(program, load_calls([unknown]), TAILS)
+
+
+def test_an_element_off_by_more_than_a_step_is_named() -> None:
+    program = default_program("fused", TAILS)
+    sample = take_sample(program, TAILS)
+    out = sample.memory["out"].array
+    exact = sample.inputs.reference(range(17), range(64)).to(torch.bfloat16)
+    out[...] = exact.view(torch.uint16).numpy()
+    assert sample.compare() <= 2**-8
+    out[3, 5] += 1  # one step is a different order of the sum
+    sample.compare()
+    out[3, 5] += 2
+    with pytest.raises(WrongResultError, match=r"C\[3, 5\] is .* instead of .*; 1 of \d+ elements"):
+        sample.compare()
+
+
+def test_a_write_outside_of_the_executed_tiles_is_caught() -> None:
+    shape = GemmShape(16, 640, 64)
+    program = default_program("fused", shape)
+    sample = take_sample(program, shape)
+    out = sample.memory["out"].array
+    for region in sample.written:
+        exact = sample.inputs.reference(region.rows, region.columns).to(torch.bfloat16)
+        out[:, region.columns.start : region.columns.stop] = exact.view(torch.uint16).numpy()
+    assert sample.compare() <= 2**-8
+    untouched = int(np.flatnonzero(out[2] == 0xFFFF)[0])
+    out[2, untouched] = 0
+    with pytest.raises(WrongResultError, match=rf"C\[2, {untouched}\] was written"):
+        sample.compare()
+
+
+SPLIT = {"BLOCK_M": 256, "BLOCK_N": 256, "log2_k_split": 1}
+
+
+def test_slices_that_a_code_object_adds_in_bf16_have_their_own_tolerance() -> None:
+    skip_unless_here("staged_ck")
+    shape = GemmShape(40, 512, 1024)
+    program = default_program("staged_ck", shape, **SPLIT)
+    assert check(program, shape).max_rel_error > 2**-7  # more than the step that other programs are allowed
+
+
+def test_slices_added_to_an_output_that_nobody_cleared_are_caught() -> None:
+    skip_unless_here("staged_ck")
+    shape = GemmShape(40, 512, 1024)
+    program = default_program("staged_ck", shape, **SPLIT)
+    quantize, _, gemm = program.calls
+    with pytest.raises(WrongResultError, match="uninitialised"):
+        check(replace(program, calls=(quantize, gemm)), shape)
+
+
+@pytest.mark.parametrize("M", [40, 300])
+@pytest.mark.parametrize("tile", [(256, 256), (192, 256), (224, 256), (128, 512)], ids=str)
+def test_a_code_object_that_writes_beyond_its_rows_is_caught(tile: tuple[int, int], M: int) -> None:
+    skip_unless_here("staged_ck")
+    shape = GemmShape(M, tile[1] + 64, 512)  # what the family's rules refuse
+    program = default_program("staged_ck", shape, BLOCK_M=tile[0], BLOCK_N=tile[1])
+    with pytest.raises(WrongResultError):
+        check(program, shape)
+
+
+def test_stores_beside_the_tile_are_caught_even_if_their_owner_comes_last() -> None:
+    skip_unless_here("staged_ck")
+    shape = GemmShape(17, 192, 256)
+    program = default_program("staged_ck", shape)
+    sample = take_sample(program, shape)
+    gemm = program.calls[-1]
+    once = 17 * 192 * 2
+    histogram = check(program, shape).histograms[-1]
+    assert histogram.global_written_bytes == once
+    sample.reject_repeated_stores(gemm, histogram)
+    with pytest.raises(WrongResultError, match=rf"stored {once + 16} bytes, its tiles have {once}"):
+        sample.reject_repeated_stores(gemm, replace(histogram, global_written_bytes=once + 16))
+
+
+def test_a_native_kernel_gets_its_arguments_as_the_launcher_packs_them() -> None:
+    skip_unless_here("staged_hip")
+    program = default_program("staged_hip", TAILS)
+    quantize, gemm = program.calls
+    swapped = replace(gemm.kernel, arg_names=("a_scale_ptr", "codes_ptr", *gemm.kernel.arg_names[2:]))
+    with pytest.raises(WrongResultError):
+        check(replace(program, calls=(quantize, replace(gemm, kernel=swapped))), TAILS)

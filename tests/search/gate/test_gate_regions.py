@@ -1,0 +1,33 @@
+"""search.gate.regions: which tiles of C a check executes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernels.families import FAMILIES
+from kernels.problem import GemmShape
+from search.gate.regions import Region, choose_regions
+
+
+def checked(shape: GemmShape, block_m: int, block_n: int) -> list[Region]:
+    """The regions compared of a kernel of these tiles."""
+    config = FAMILIES["fused"].config({"BLOCK_M": block_m, "BLOCK_N": block_n})
+    return choose_regions(FAMILIES["fused"].program(shape, config), shape)[0]
+
+
+@pytest.mark.parametrize("tiles_m", range(2, 12))
+@pytest.mark.parametrize("N", [64, 192, 320, 2112])
+def test_tiles_at_odd_and_at_even_places_are_checked(tiles_m: int, N: int) -> None:
+    regions = checked(GemmShape(16 * tiles_m - 3, N, 256), 16, 64)
+    assert {region.rows.start // 16 % 2 for region in regions} == {0, 1}
+    assert {region.columns.start // 64 % 2 for region in regions} == ({0} if N == 64 else {0, 1})
+
+
+def test_both_tails_come_first() -> None:
+    regions = checked(GemmShape(77, 192, 256), 32, 128)
+    assert regions[0] == Region(range(64, 77), range(128, 192))
+    assert Region(range(0, 32), range(0, 128)) in regions
+
+
+def test_a_single_tile_is_checked_once() -> None:
+    assert checked(GemmShape(9, 64, 256), 16, 64) == [Region(range(0, 9), range(0, 64))]

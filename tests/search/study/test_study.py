@@ -1,0 +1,121 @@
+"""search.study.study with a fake evaluator: what is kept, resumed and never repeated."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from fake_evaluator import FakeEvaluator, judge
+from small_search import SHAPE, open_study, points, record
+
+from kernels.families.fused import TileConfig
+from search.evaluation import Candidate, Evaluation
+from search.results.record import point_of
+from search.study.study import Progress, StudyRun
+
+GOOD = TileConfig(BLOCK_M=16, BLOCK_N=64, BLOCK_K=256, num_warps=4)
+
+
+def search(folder: Path, trials: int, evaluator: FakeEvaluator | None = None, **options: Any) -> FakeEvaluator:
+    evaluator = evaluator or FakeEvaluator()
+    run = StudyRun(open_study(folder), SHAPE, evaluator, points(), record, options.pop("notify", lambda _: None))
+    run.run(sampler=options.pop("sampler", "tpe"), seed=0, trials=trials, **options)
+    return evaluator
+
+
+def test_keeps_every_trial_with_its_record(tmp_path: Path) -> None:
+    search(tmp_path, trials=15)
+    trials = open_study(tmp_path).trials
+    assert len(trials) == 15
+    for trial in trials:
+        kept = trial.user_attrs["record"]
+        assert kept["outcome"] == "ok"
+        assert kept["predicted_us"] == trial.value
+        assert "time_us" not in kept
+
+
+def test_resumes_without_repeating_an_evaluation(tmp_path: Path) -> None:
+    first = search(tmp_path, trials=12)
+    second = search(tmp_path, trials=30)
+    asked = [(c.family, c.config) for c in first.asked + second.asked]
+    assert (len(first.asked), len(second.asked)) == (12, 18)
+    assert len(set(asked)) == 30
+
+
+def test_each_trial_says_how_many_its_run_was_to_reach(tmp_path: Path) -> None:
+    search(tmp_path, trials=2)
+    search(tmp_path, trials=3)
+    kept = [trial.user_attrs["record"]["trials_wanted"] for trial in open_study(tmp_path).trials]
+    assert kept == [2, 2, 3]
+    total = points().total
+    search(tmp_path, trials=10 * total, sampler="auto")
+    assert open_study(tmp_path).trials[-1].user_attrs["record"]["trials_wanted"] == total  # there are no more points
+
+
+def test_a_finished_study_is_not_touched(tmp_path: Path) -> None:
+    search(tmp_path, trials=12)
+    assert search(tmp_path, trials=12).asked == []
+
+
+def test_stops_when_no_point_is_left(tmp_path: Path) -> None:
+    total = points().total
+    assert len(search(tmp_path, trials=10 * total, sampler="auto").asked) == total
+
+
+def test_tries_the_seeds_first_and_skips_illegal_and_repeated_ones(tmp_path: Path) -> None:
+    illegal = TileConfig(BLOCK_M=256)
+    other = TileConfig(BLOCK_M=8, BLOCK_N=128, BLOCK_K=512, num_warps=2)
+    seeds = [("fused", illegal), ("fused", GOOD), ("fused", GOOD), ("fused", other)]
+    asked = search(tmp_path, trials=5, seeds=seeds).asked
+    assert [c.config for c in asked[:2]] == [GOOD, other]
+
+
+def test_what_fails_is_recorded_as_pruned_with_its_reason(tmp_path: Path) -> None:
+    def fail(candidate: Candidate) -> Evaluation:
+        return Evaluation("resource_limit", "spills 12 registers")
+
+    search(tmp_path, trials=3, evaluator=FakeEvaluator(fail))
+    for trial in open_study(tmp_path).trials:
+        assert trial.state == optuna.trial.TrialState.PRUNED
+        assert trial.user_attrs["record"]["reason"] == "spills 12 registers"
+
+
+def test_a_bug_in_the_evaluator_stops_the_run_and_keeps_what_was_done(tmp_path: Path) -> None:
+    def break_at_five(candidate: Candidate) -> Evaluation:
+        if len(evaluator.asked) == 5:
+            raise ZeroDivisionError
+        return judge(candidate)
+
+    evaluator = FakeEvaluator(break_at_five, capacity=1)
+    with pytest.raises(ZeroDivisionError):
+        search(tmp_path, trials=10, evaluator=evaluator)
+    assert len(open_study(tmp_path).trials) == 4
+
+
+def test_a_passed_deadline_ends_the_search(tmp_path: Path) -> None:
+    assert search(tmp_path, trials=10, deadline_s=0.0).asked == []
+
+
+def test_a_small_share_of_the_time_is_a_trial_for_each_worker_at_least(tmp_path: Path) -> None:
+    asked = search(tmp_path, trials=60, deadline_s=time.monotonic() + 600, shares=10**9).asked
+    assert len(open_study(tmp_path).trials) == len(asked) == 2
+
+
+def test_progress_counts_earlier_trials_and_names_the_best(tmp_path: Path) -> None:
+    search(tmp_path, trials=4)
+    seen: list[Progress] = []
+    search(tmp_path, trials=6, notify=seen.append)
+    assert [p.done for p in seen] == [4, 5, 6]
+    best = min(t.value for t in open_study(tmp_path).trials if t.value is not None)
+    assert (seen[-1].best_us, seen[-1].evidence) == (best, "predicted")
+    assert sum(seen[-1].outcomes.values()) == 6
+
+
+def test_a_point_is_read_back_from_its_record() -> None:
+    candidate = Candidate(SHAPE, "fused", GOOD)
+    kept = record(candidate, judge(candidate), "2026-01-01T00:00:00+00:00", 1.0)
+    assert point_of(kept) == ("fused", GOOD)
+    assert point_of({**kept, "family": "retired"}) is None

@@ -1,0 +1,379 @@
+"""search.workers.pool: one bad task costs one task."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from kernels.errors import InputError
+from search.workers.pool import STARTING, UNSEEN_END, WorkerDied, WorkerPool, WorkerTimedOut
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class TwoWordsError(Exception):
+    """Cannot be unpickled: that gives it one argument."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} {second}")
+
+
+ERRORS = {
+    "bug": ZeroDivisionError("a bug in the evaluator"),
+    "full disk": InputError("/tmp: No space left on device"),
+    "odd error": TwoWordsError("two", "words"),
+}
+
+
+def act(task: str) -> str:
+    """What a worker does: the task names a way to behave."""
+    if task.startswith("/"):
+        with subprocess.Popen(["sleep", "600"]) as compiler:
+            Path(task).write_text(str(compiler.pid))
+    if task in ERRORS:
+        raise ERRORS[task]
+    if task == "abort":
+        os.abort()
+    if task == "exit":
+        os._exit(3)
+    if task == "hang":
+        time.sleep(600)
+    if task == "frozen":
+        return str(gc.get_freeze_count())
+    if task == "parent":
+        return str(os.getppid())
+    if task in os.environ:
+        return os.environ[task]
+    return f"{task} by {os.getpid()}"
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["own imports", "forked"])
+def pool(request: pytest.FixtureRequest) -> Iterator[WorkerPool[str, str]]:
+    workers = WorkerPool(act, count=1, fork=request.param)
+    yield workers
+    workers.close()
+
+
+def answers(pool: WorkerPool[str, str]) -> str:
+    return pool.submit("work", timeout_s=60).result().partition(" by ")[0]
+
+
+def test_a_worker_is_kept_between_tasks(pool: WorkerPool[str, str]) -> None:
+    first, second = (pool.submit("work", timeout_s=60).result() for _ in range(2))
+    assert first == second
+
+
+def test_the_garbage_collector_of_a_worker_skips_what_was_loaded_at_its_start(pool: WorkerPool[str, str]) -> None:
+    assert int(pool.submit("frozen", timeout_s=60).result()) > 1000
+
+
+def test_forked_workers_see_the_environment_of_their_parent_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    for value in ("first", "second"):
+        monkeypatch.setenv("MXFP4_TEST_VALUE", value)
+        monkeypatch.delenv("LD_PRELOAD", raising=False)
+        forked = WorkerPool(act, 1, fork=True)
+        told += [forked.submit(name, timeout_s=60).result() for name in ("MXFP4_TEST_VALUE", "LD_PRELOAD")]
+        forked.close()
+    assert [words.partition(" by ")[0] for words in told] == ["first", "LD_PRELOAD", "second", "LD_PRELOAD"]
+    assert "OPENBLAS_NUM_THREADS" not in os.environ
+
+
+def test_started_workers_serve_at_once_and_each_is_started_once() -> None:
+    pool = WorkerPool(act, count=2)
+    pool.start()
+    pool.start()  # changes nothing
+    answers = {pool.submit("work", timeout_s=0.5).result() for _ in range(20)}
+    pool.close()
+    assert 1 <= len(answers) <= 2
+
+
+def exit_at_once() -> None:
+    os._exit(7)
+
+
+def test_a_pool_whose_workers_cannot_start_says_so_with_the_first_task() -> None:
+    pool = WorkerPool(act, count=1, initialize=exit_at_once)
+    pool.start()
+    with pytest.raises(WorkerDied, match="code 7"):
+        pool.submit("work", timeout_s=60).result()
+    pool.close()
+
+
+@pytest.mark.parametrize("task, how", [("abort", "SIGABRT"), ("exit", "code 3")])
+def test_a_worker_that_dies_fails_its_own_task_only(pool: WorkerPool[str, str], task: str, how: str) -> None:
+    with pytest.raises(WorkerDied, match=how):
+        pool.submit(task, timeout_s=60).result()
+    assert answers(pool) == "work"
+
+
+def test_a_worker_that_hangs_is_killed_and_replaced(pool: WorkerPool[str, str]) -> None:
+    with pytest.raises(WorkerTimedOut):
+        pool.submit("hang", timeout_s=0.5).result()
+    assert answers(pool) == "work"
+
+
+def test_a_bug_reaches_the_caller_as_itself(pool: WorkerPool[str, str]) -> None:
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        pool.submit("bug", timeout_s=60).result()
+    assert answers(pool) == "work"
+
+
+@pytest.mark.parametrize(
+    ("task", "error", "told"), [("bug", ZeroDivisionError, True), ("full disk", InputError, False)]
+)
+def test_only_a_bug_leaves_a_traceback(
+    task: str, error: type[Exception], told: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    workers = WorkerPool(act, count=1)
+    with pytest.raises(error):
+        workers.submit(task, timeout_s=60).result()
+    assert workers.submit("work", timeout_s=60).result().startswith("work by")
+    workers.close()
+    assert ("Traceback" in capfd.readouterr().err) is told
+
+
+def test_a_worker_killed_from_outside_fails_its_own_task_only(pool: WorkerPool[str, str]) -> None:
+    pid = int(pool.submit("work", timeout_s=60).result().rpartition(" ")[2])
+    future = pool.submit("hang", timeout_s=60)
+    while not future.running():
+        time.sleep(0.01)
+    time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(WorkerDied, match="SIGKILL"):
+        future.result()
+    assert answers(pool) == "work"
+
+
+def gone(pid: int) -> bool:
+    """Whether the process ends within some seconds; a zombie has ended."""
+    for _ in range(200):
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if status.rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_workers_outlive_the_process_that_they_were_forked_from() -> None:
+    pool = WorkerPool(act, count=1, fork=True)
+    worker = int(pool.submit("work", timeout_s=60).result().rpartition(" ")[2])
+    server = int(pool.submit("parent", timeout_s=60).result())
+    os.kill(server, signal.SIGKILL)
+    assert gone(server)
+    assert pool.submit("work", timeout_s=60).result() == f"work by {worker}"
+    with pytest.raises(WorkerTimedOut):
+        pool.submit("hang", timeout_s=0.5).result()
+    assert gone(worker)
+    assert int(pool.submit("parent", timeout_s=60).result()) != server
+    pool.close()
+
+
+def test_of_a_worker_that_ends_after_the_process_that_it_was_forked_from_nobody_knows_how() -> None:
+    pool = WorkerPool(act, count=1, fork=True)
+    os.kill(int(pool.submit("parent", timeout_s=60).result()), signal.SIGKILL)
+    with pytest.raises(WorkerDied, match=UNSEEN_END):
+        pool.submit("abort", timeout_s=60).result()
+    assert answers(pool) == "work"
+    pool.close()
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_where_no_process_can_be_started_each_task_says_so(fork: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(method: str) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(multiprocessing, "get_context", refuse)
+    pool = WorkerPool(act, count=1, fork=fork)
+    pool.start()
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"cannot be started: .Errno 11. Resource"):
+            pool.submit("work", timeout_s=60).result(timeout=30)
+    monkeypatch.undo()
+    assert answers(pool) == "work"
+    pool.close()
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_the_environment_to_fork_from_reaches_no_worker(fork: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    pool = WorkerPool(act, count=1, fork=fork)
+    with STARTING:
+        os.environ["PYTHONSAFEPATH"] = "1"
+        future = pool.submit("PYTHONSAFEPATH", timeout_s=60)
+        time.sleep(0.3)
+        del os.environ["PYTHONSAFEPATH"]
+    assert future.result().startswith("PYTHONSAFEPATH by")  # not set
+    pool.close()
+
+
+def test_closing_cancels_what_waits_and_kills_what_runs() -> None:
+    pool = WorkerPool(act, count=1)
+    answers(pool)
+    runs, waits = (pool.submit("hang", timeout_s=600) for _ in range(2))
+    while not runs.running():
+        time.sleep(0.01)
+    start = time.monotonic()
+    pool.close()
+    assert time.monotonic() - start < 30
+    assert waits.cancelled()
+    with pytest.raises(WorkerDied):
+        runs.result(timeout=1)
+
+
+PARENT = """
+import sys
+from test_worker import act
+from search.worker import WorkerPool
+if __name__ == "__main__":
+    pool = WorkerPool(act, count=1, fork={fork})
+    print(pool.submit("work", timeout_s=60).result().rpartition(" ")[2], flush=True)
+    pool.submit("hang", timeout_s=600).result()
+"""
+
+
+ACTING = "import os\nimported_by = os.getpid()\ndef act(task):\n    return imported_by, os.getpid()\n"
+FORKED = """
+from acting import act, imported_by
+from search.worker import WorkerPool
+if __name__ == "__main__":
+    pool = WorkerPool(act, count=3, fork=True)
+    pool.start()
+    answers = {pool.submit("", timeout_s=60).result() for _ in range(9)}
+    pool.close()
+    importers, workers = map(set, zip(*answers))
+    print(len(importers), imported_by in importers, importers & workers)
+"""
+
+
+def started(
+    tmp_path: Path, script: str, *, folder: Path | None = None, variables: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.Popen[str]:
+    path = tmp_path / "parent.py"
+    path.write_text(script)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}:{tmp_path}", **variables}
+    return subprocess.Popen(
+        [sys.executable, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        cwd=folder or tmp_path, start_new_session=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("variables", [{}, {"": "a name that can be inherited and not set"}], ids=["plain", "odd"])
+def test_forked_workers_share_the_imports_of_one_process(tmp_path: Path, variables: dict[str, str]) -> None:
+    (tmp_path / "acting.py").write_text(ACTING)
+    said, errors = started(tmp_path, FORKED, variables=variables).communicate(timeout=120)
+    assert (said.split(maxsplit=2), errors) == (["1", "False", "set()\n"], "")
+
+
+def test_what_lies_in_the_current_folder_is_not_imported_for_workers(tmp_path: Path) -> None:
+    (tmp_path / "acting.py").write_text(ACTING)
+    other = tmp_path / "other"
+    (other / "search").mkdir(parents=True)  # imported, it would hide the project's
+    (other / "acting.py").write_text("def act(task):\n    raise AssertionError('other code')\n")
+    said, errors = started(tmp_path, FORKED, folder=other).communicate(timeout=120)
+    assert (said.split()[1:], errors) == (["False", "set()"], "")
+
+
+def test_where_the_temporary_folder_has_too_long_a_path_each_worker_has_its_own_imports(tmp_path: Path) -> None:
+    (tmp_path / "acting.py").write_text(ACTING)
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    said, errors = started(tmp_path, FORKED, variables={"TMPDIR": str(long)}).communicate(timeout=120)
+    assert (said.split()[1], errors) == ("False", "")
+    assert said.split(maxsplit=2)[2] != "set()\n"
+
+
+def test_where_the_process_to_fork_from_cannot_start_each_worker_has_its_own_imports(tmp_path: Path) -> None:
+    dies = "import sys\nif sys.argv[0] == '-c':\n    sys.exit(1)\n"
+    (tmp_path / "acting.py").write_text(dies + ACTING)
+    said, errors = started(tmp_path, FORKED).communicate(timeout=120)
+    assert (said.split()[1], errors) == ("False", "")
+    assert said.split(maxsplit=2)[2] != "set()\n"
+
+
+INTERRUPTED = """
+import os, signal, time
+if "first" not in os.environ:
+    os.environ["first"] = str(os.getpid())
+if os.environ["first"] != str(os.getpid()):
+    time.sleep(1)
+    os.kill(0, signal.SIGINT)
+    time.sleep(0.5)
+def act(task):
+    return "done"
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, lambda *_: None)
+    from acting import act
+    from search.worker import WorkerPool
+    pool = WorkerPool(act, count=1, fork={fork})
+    print(pool.submit("", timeout_s=60).result())
+    pool.close()
+"""
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_an_interrupt_while_processes_start_is_for_the_parent_alone(tmp_path: Path, fork: bool) -> None:
+    script = INTERRUPTED.format(fork=fork)
+    (tmp_path / "acting.py").write_text(script)
+    assert started(tmp_path, script).communicate(timeout=120) == ("done\n", "")
+
+
+@pytest.mark.parametrize("task", ["odd error", lambda: "a task that cannot be pickled"])
+def test_what_cannot_be_pickled_fails_its_own_task_only(pool: WorkerPool[Any, str], task: object) -> None:
+    with pytest.raises((TypeError, AttributeError, pickle.PicklingError)):
+        pool.submit(task, timeout_s=60).result(timeout=60)
+    assert answers(pool) == "work"
+
+
+def pid_in(path: Path) -> int:
+    while not path.exists() or not path.read_text():
+        time.sleep(0.02)
+    return int(path.read_text())
+
+
+@pytest.mark.parametrize("fork", [False, True])
+@pytest.mark.parametrize("end", ["time limit", "closing"])
+def test_what_a_worker_started_ends_with_it(tmp_path: Path, fork: bool, end: str) -> None:
+    pool = WorkerPool(act, count=1, fork=fork)
+    answers(pool)
+    future = pool.submit(str(tmp_path / "pid"), timeout_s=3 if end == "time limit" else 600)
+    compiler = pid_in(tmp_path / "pid")
+    if end == "time limit":
+        assert isinstance(future.exception(), WorkerTimedOut)
+    pool.close()
+    assert gone(compiler)
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_what_a_worker_started_does_not_outlive_a_killed_parent(tmp_path: Path, fork: bool) -> None:
+    script = PARENT.format(fork=fork).replace('"hang"', repr(str(tmp_path / "pid")))
+    with started(tmp_path, script) as parent:
+        compiler = pid_in(tmp_path / "pid")
+        parent.kill()
+    assert gone(compiler)
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_no_worker_outlives_a_killed_parent(tmp_path: Path, fork: bool) -> None:
+    parent = started(tmp_path, PARENT.format(fork=fork))
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert gone(worker)

@@ -1,0 +1,48 @@
+"""An evaluator that needs no compiler: the time is a formula of the configuration. Shared by the search's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from kernels.config import KernelConfig
+from kernels.device import GFX950
+from search.evaluation import Candidate, Evaluation
+
+
+def bowl(config: KernelConfig) -> float:
+    """Microseconds with one best point: BLOCK_M = 16, BLOCK_N = 64, BLOCK_K = 256, 4 waves; other knobs are free."""
+    knobs = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 256, "num_warps": 4}
+    values = config.to_dict()
+    return 10.0 + sum(abs(int(values.get(name, best)).bit_length() - best.bit_length()) for name, best in knobs.items())
+
+
+def judge(candidate: Candidate) -> Evaluation:
+    """Configurations with BLOCK_N = 256 do not compile; the others take what ``bowl`` says."""
+    if candidate.config.to_dict().get("BLOCK_N") == 256:
+        return Evaluation("compile_error", "BLOCK_N = 256 is too large for this fake")
+    return Evaluation("ok", evidence="predicted", objective_us=bowl(candidate.config))
+
+
+class FakeEvaluator:
+    """Answers at once and remembers what it was asked."""
+
+    device = GFX950
+    protocol = "fake-v1"
+
+    def __init__(self, function: Callable[[Candidate], Evaluation] = judge, capacity: int = 2) -> None:
+        self.function = function
+        self.capacity = capacity
+        self.asked: list[Candidate] = []
+
+    def submit(self, candidate: Candidate) -> Future[Evaluation]:
+        self.asked.append(candidate)
+        future: Future[Evaluation] = Future()
+        future.set_result(self.function(candidate))
+        return future
+
+    def start(self, timeout_s: float) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

@@ -70,9 +70,7 @@ def make_record(
 def _fact(name: str, value: Value) -> Value:
     """``value`` as the column's JSON type; None where it says nothing."""
     if name not in _FACTS:
-        raise ValueError(
-            f"{name!r} is no results column that an evaluation fills; see search.results.columns.COLUMNS"
-        )
+        raise ValueError(f"{name!r} is not a results column that an evaluation fills; see search.results.COLUMNS")
     if value is None or (isinstance(value, Real) and not math.isfinite(value)):
         return None
     dtype = _FACTS[name]

@@ -16,7 +16,7 @@ SWEEP = """
 import subprocess, sys, time
 import optuna
 from optuna.trial import create_trial
-from search.storage import open_storage
+from search.results.storage import open_storage
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 study = optuna.create_study(storage=open_storage(sys.argv[1], create=True), study_name="s")
 lives_with_parent = [sys.executable, "-c", "import sys; sys.stdin.read()"]

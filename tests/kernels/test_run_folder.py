@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OTHER = """
 import sys, time
 from kernels.errors import InputError
-from kernels.run_folder import RunFolder
+from kernels.disk import RunFolder
 folder = RunFolder()
 (folder.path / "0").mkdir()
 (folder.path / "0" / "log").write_text("x")

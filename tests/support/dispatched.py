@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from datetime import date
 
 import torch
-from kernels.gpumode import custom_kernel
 
 from kernels.device import GFX950
-from kernels.dispatch import default_dispatcher, mxfp4_gemm
+from kernels.dispatch import default_dispatcher, gemm_shuffled, mxfp4_gemm
 from kernels.families.fused import SplitKWorkspaceConfig
-from kernels.mxfp4.layouts import unshuffle_weight
 from kernels.mxfp4.reference import compare, mxfp4_gemm_reference
 from kernels.mxfp4.weights import PackedWeight
 from kernels.runtime.dispatcher import Dispatcher
@@ -132,12 +130,9 @@ class Findings:
             dispatcher.gemm(self.randn(3, K), first, graph=graph)
         self.found[f"{name}: a result stays what it was"] = torch.equal(earlier, kept)
 
-    def problem(self) -> None:
-        dense, a = self.randn(N, K), self.randn(5, K)
-        weight = PackedWeight.from_dense(dense)
-        data, scale = weight.data.view(torch.float4_e2m1fn_x2), weight.scale.view(torch.float8_e8m0fnu)
-        result = custom_kernel((a, dense, unshuffle_weight(weight.data), data, scale))
-        self.compare("the problem's inputs", result, a, weight)
+    def shuffled(self) -> None:
+        weight, a = self.weight(), self.randn(5, K)
+        self.compare("shuffled bytes", gemm_shuffled(a, weight.data, weight.scale), a, weight)
 
 
 if __name__ == "__main__":
@@ -146,5 +141,5 @@ if __name__ == "__main__":
     findings.parts()
     findings.weights(graph=False)
     findings.weights(graph=True)
-    findings.problem()
+    findings.shuffled()
     print(json.dumps(findings.found))

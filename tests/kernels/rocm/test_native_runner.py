@@ -165,7 +165,8 @@ CALL = KernelCall(KERNEL, (2, 1, 1), {"x_ptr": "x", "M": 7, "out_ptr": "out", "N
 def on_the_fake(hip: FakeHip, builds: HipCache, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHip]:
     """The product's own defaults, with the stand-in as the process's runtime."""
     runtime = HipRuntime(hip.library)
-    monkeypatch.setattr(native_runner, "hip_runtime", lambda: runtime)
+    for module in (native_runner, runner):
+        monkeypatch.setattr(module, "hip_runtime", lambda: runtime)
     monkeypatch.setattr(native_runner, "HipCache", lambda: builds)
     driver = type("Driver", (), {"get_current_stream": staticmethod(stream_of)})
     monkeypatch.setattr(native_runner.triton.runtime.driver, "_active", driver)
@@ -210,7 +211,7 @@ def test_a_build_that_fails_lets_the_planner_choose_another_kernel(
 def test_the_interpreter_refuses_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError, match="k is machine code"):
         interpret_call(CALL, {})
-    monkeypatch.setattr(native_runner.interpreter, "interpreting", lambda: True)
+    monkeypatch.setattr(runner.interpreter, "interpreting", lambda: True)
     with pytest.raises(RuntimeError, match="k is machine code"):
         launch_call(CALL, {})
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 # Triton 3.6 gives a kernel another key where a kernel with the same device functions was hashed before it.
 SCRIPT = """
 import json, sys
-from kernels.cache_keys import KERNELS, settle_cache_keys
+from kernels.runtime.runner import KERNELS, settle_cache_keys
 if sys.argv[1] == "settled":
     settle_cache_keys()
 first = [kernel for kernel in KERNELS if kernel.__name__ in sys.argv[2:]]

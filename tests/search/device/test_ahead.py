@@ -19,9 +19,9 @@ import json, sys
 import torch, triton
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
-from kernels.launch import allocate, backend_options
+from kernels.runtime.runner import allocate, backend_options
 from kernels.problem import GemmShape
-from search.ahead import compile_ahead, compile_only
+from search.device.ahead import compile_ahead, compile_only
 device = DeviceKey(*json.loads(sys.argv[1]))
 compile_only(device)
 family = FAMILIES[sys.argv[2]]
@@ -70,9 +70,9 @@ def test_a_launch_finds_every_kernel_compiled_ahead(
 
 
 KEYS = """
-from kernels.cache_keys import KERNELS
+from kernels.runtime.runner import KERNELS
 from kernels.device import DeviceKey
-from search.ahead import compile_only
+from search.device.ahead import compile_only
 compile_only(DeviceKey("sm_90", 132))
 print([kernel.hash is not None for kernel in KERNELS])
 """

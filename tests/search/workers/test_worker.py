@@ -239,7 +239,7 @@ def test_closing_cancels_what_waits_and_kills_what_runs() -> None:
 PARENT = """
 import sys
 from test_worker import act
-from search.worker import WorkerPool
+from search.workers.pool import WorkerPool
 if __name__ == "__main__":
     pool = WorkerPool(act, count=1, fork={fork})
     print(pool.submit("work", timeout_s=60).result().rpartition(" ")[2], flush=True)
@@ -250,7 +250,7 @@ if __name__ == "__main__":
 ACTING = "import os\nimported_by = os.getpid()\ndef act(task):\n    return imported_by, os.getpid()\n"
 FORKED = """
 from acting import act, imported_by
-from search.worker import WorkerPool
+from search.workers.pool import WorkerPool
 if __name__ == "__main__":
     pool = WorkerPool(act, count=3, fork=True)
     pool.start()
@@ -319,7 +319,7 @@ def act(task):
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, lambda *_: None)
     from acting import act
-    from search.worker import WorkerPool
+    from search.workers.pool import WorkerPool
     pool = WorkerPool(act, count=1, fork={fork})
     print(pool.submit("", timeout_s=60).result())
     pool.close()

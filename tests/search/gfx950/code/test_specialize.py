@@ -23,10 +23,10 @@ import triton
 from triton.compiler import make_backend
 from kernels.device import GFX950
 from kernels.families import FAMILIES
-from kernels.launch import allocate, backend_options
+from kernels.runtime.runner import allocate, backend_options
 from kernels.problem import GemmShape
-from search.ahead import compile_only, target_of
-from search.specialize import specialize
+from search.device.ahead import compile_only, target_of
+from search.gfx950.code.calls import specialize
 compile_only(GFX950)
 triton.knobs.compilation.store_binary_only = False
 triton.knobs.compilation.disable_line_info = True

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SHAPES ?= configs/shapes/gpumode.yaml
 WORKERS ?= auto
 
-.PHONY: sweep test check install clean
+.PHONY: sweep test check fmt install clean
 
 sweep: install
 	$(BIN)/python run_search.py sweep --shapes $(SHAPES) $(ARGS)
@@ -16,7 +16,12 @@ test: install check
 
 check: install
 	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check --quiet .
 	$(BIN)/python -m mypy
+
+fmt: install
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
 
 install: $(VENV)/.installed
 

@@ -81,10 +81,7 @@ def main(
 
 def line(row: dict[str, Any]) -> str:
     """One row for people."""
-    times = " ".join(
-        f"{name} {row[name]:.2f}" if isinstance(row.get(name), float) else f"{name} -"
-        for name in TIMES
-    )
+    times = " ".join(f"{name} {row[name]:.2f}" if isinstance(row.get(name), float) else f"{name} -" for name in TIMES)
     what = f"{row['shape']:>14} {row['family']:<22} {row['a_operand']:<5} {row['outcome']}"
     return f"{what} {times} n={row.get('samples')} regs={row.get('vgprs')} {row['reason'][:80]}"
 

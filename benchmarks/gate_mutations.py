@@ -199,9 +199,7 @@ def reach_an_effect(one: Subject, place: int, mutation: Mutation, before: Trace,
     return _run_watched(one, place, call, mutation.index + 1, forget) is not None
 
 
-def _run_watched(
-    one: Subject, place: int, call: SimulatedCall, index: int, watch: Callable[[Any], None]
-) -> str | None:
+def _run_watched(one: Subject, place: int, call: SimulatedCall, index: int, watch: Callable[[Any], None]) -> str | None:
     """Run with ``watch`` after each execution of an instruction; what the gate finds."""
     instruction = call.kernel.program.instructions[index]
     run = instruction.run

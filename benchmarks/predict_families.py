@@ -56,9 +56,7 @@ def asked_spaces(families: str | None, console: Console) -> dict[str, SearchSpac
     return spaces
 
 
-def shortlist(
-    space: SearchSpace, shape: GemmShape, count: int, machine: Machine = MACHINE
-) -> list[KernelConfig]:
+def shortlist(space: SearchSpace, shape: GemmShape, count: int, machine: Machine = MACHINE) -> list[KernelConfig]:
     """The points with the smallest estimates, one of each GEMM; none where the family has no legal point."""
     try:
         legal = legal_set(space, shape, GFX950)

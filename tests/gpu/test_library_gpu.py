@@ -22,9 +22,7 @@ def test_tensors_over_addresses_share_the_memory_also_in_a_graph() -> None:
     x = torch.arange(8, device=device).to(torch.bfloat16)
     out = torch.zeros(16, device=device, dtype=torch.bfloat16)
     kernel = LibraryKernel("twice", ("x", "out", "count"), lambda: None, twice)
-    run = library_runner(
-        kernel, {"x": PointerSpec(x.dtype, 16, True), "out": PointerSpec(out.dtype, 32, True)}, device
-    )
+    run = library_runner(kernel, {"x": PointerSpec(x.dtype, 16, True), "out": PointerSpec(out.dtype, 32, True)}, device)
     run(x.data_ptr(), out.data_ptr(), 8)
     assert out.tolist() == [0.0] * 8 + [2.0 * i for i in range(8)]
     graph = torch.cuda.CUDAGraph()

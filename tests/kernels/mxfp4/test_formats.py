@@ -170,9 +170,7 @@ def from_bits(patterns: list[int], dtype: torch.dtype) -> torch.Tensor:
 @pytest.mark.parametrize("rule", RULES)
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
-def test_any_block_matches_exact_rational_arithmetic(
-    rule: Rule, dtype: torch.dtype, data: st.DataObject
-) -> None:
+def test_any_block_matches_exact_rational_arithmetic(rule: Rule, dtype: torch.dtype, data: st.DataObject) -> None:
     """Bit patterns near one another, so that codes other than 0 occur; NaN patterns excluded."""
     mantissa_bits = {torch.bfloat16: 7, torch.float16: 10, torch.float32: 23}[dtype]
     infinity = {torch.bfloat16: 0x7F80, torch.float16: 0x7C00, torch.float32: 0x7F800000}[dtype]
@@ -214,9 +212,7 @@ def test_nan_makes_its_own_block_nan_and_no_other(rule: Rule, bits: int) -> None
     assert quantized.scales.tolist() == [[one, one, one], [one, 255, one]]
     values = quantized.dequantize()
     assert values[1, 32:64].isnan().all()
-    assert (
-        not values[0].isnan().any() and not values[1, :32].isnan().any() and not values[1, 64:].isnan().any()
-    )
+    assert not values[0].isnan().any() and not values[1, :32].isnan().any() and not values[1, 64:].isnan().any()
 
 
 def test_tiny_maxima_clamp_to_the_smallest_scale_without_wrapping() -> None:
@@ -263,9 +259,7 @@ def test_error_and_disagreement_on_normal_data_are_the_published_ones() -> None:
     found = {rule: quantize(x, rule) for rule in ("even", "floor", "rceil")}
     nmse = {rule: float(((q.dequantize() - x) ** 2).sum() / (x**2).sum()) for rule, q in found.items()}
     assert nmse == pytest.approx({"even": 0.01252, "floor": 0.01318, "rceil": 0.01329}, abs=4e-5)
-    differ = [
-        float((found[rule].scales != found["even"].scales).float().mean()) for rule in ("floor", "rceil")
-    ]
+    differ = [float((found[rule].scales != found["even"].scales).float().mean()) for rule in ("floor", "rceil")]
     assert differ == pytest.approx([0.167, 0.122], abs=0.005)
 
 

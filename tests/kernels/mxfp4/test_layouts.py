@@ -65,9 +65,7 @@ def test_offsets_are_bijective(tiles: int, wide_tiles: int) -> None:
     n, b = indices(16 * tiles, 32 * wide_tiles)
     assert torch.equal(weight_offset(n, b, 32 * wide_tiles).flatten().sort().values, torch.arange(n.numel()))
     row, group = indices(32 * tiles, 8 * wide_tiles)
-    assert torch.equal(
-        scale_offset(row, group, 8 * wide_tiles).flatten().sort().values, torch.arange(row.numel())
-    )
+    assert torch.equal(scale_offset(row, group, 8 * wide_tiles).flatten().sort().values, torch.arange(row.numel()))
 
 
 @pytest.mark.parametrize(

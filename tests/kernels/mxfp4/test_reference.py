@@ -79,9 +79,7 @@ def test_nan_in_a_makes_its_row_nan_and_a_nan_scale_of_b_its_column() -> None:
 def test_infinity_counts_as_six_times_the_largest_scale() -> None:
     a = torch.zeros(1, 64, dtype=torch.bfloat16)
     a[0, 0] = -math.inf
-    out = mxfp4_gemm_reference(
-        a, PackedWeight.from_dense(torch.full((64, 64), 2.0**-20, dtype=torch.bfloat16))
-    )
+    out = mxfp4_gemm_reference(a, PackedWeight.from_dense(torch.full((64, 64), 2.0**-20, dtype=torch.bfloat16)))
     assert torch.equal(out, torch.full((1, 64), -6 * 2.0**107, dtype=torch.float64))
 
 
@@ -116,13 +114,9 @@ def test_rounding_to_bf16_is_to_nearest_even_in_one_step(x: float) -> None:
 
 
 @settings(deadline=None, max_examples=300)
-@given(
-    st.integers(0, 0x7F7E), st.sampled_from([0.5, 0.5 - 2**-40, 0.5 + 2**-40, 0.25]), st.sampled_from([1, -1])
-)
+@given(st.integers(0, 0x7F7E), st.sampled_from([0.5, 0.5 - 2**-40, 0.5 + 2**-40, 0.25]), st.sampled_from([1, -1]))
 def test_rounding_next_to_the_midpoints_of_bf16(bits: int, part: float, sign: int) -> None:
-    low, high = (
-        torch.tensor([bits, bits + 1], dtype=torch.int16).view(torch.bfloat16).to(torch.float64).tolist()
-    )
+    low, high = torch.tensor([bits, bits + 1], dtype=torch.int16).view(torch.bfloat16).to(torch.float64).tolist()
     x = sign * (low + (high - low) * part)
     assert float(to_bf16(f64(x))) == nearest_bf16(x)
 

@@ -114,9 +114,7 @@ BUILDERS: list[Callable[[int, int], PackedWeight]] = [
 @pytest.mark.parametrize(
     ("N", "K", "named"), [(96, 64, "N = 96"), (64, 32, "K = 32"), (0, 64, "N = 0"), (32, 96, "N = 32")]
 )
-def test_unsupported_extents_are_named(
-    build: Callable[[int, int], PackedWeight], N: int, K: int, named: str
-) -> None:
+def test_unsupported_extents_are_named(build: Callable[[int, int], PackedWeight], N: int, K: int, named: str) -> None:
     with pytest.raises(ValueError, match=f"{named} must be a positive multiple of 64"):
         build(N, K)
 
@@ -139,9 +137,7 @@ def test_wrong_tensors_are_refused() -> None:
     with pytest.raises(ValueError, match="data is on meta, scale on cpu"):
         PackedWeight.from_shuffled(data.to("meta"), scale, N=64, K=64)
     with pytest.raises(ValueError, match=r"disagree: \(64, 32\) and \(64, 3\)"):
-        PackedWeight.from_packed(
-            torch.zeros(64, 32, dtype=torch.uint8), torch.zeros(64, 3, dtype=torch.uint8)
-        )
+        PackedWeight.from_packed(torch.zeros(64, 32, dtype=torch.uint8), torch.zeros(64, 3, dtype=torch.uint8))
     with pytest.raises(ValueError, match=r"must be a matrix \[N, K\], got \(2, 64, 64\)"):
         PackedWeight.from_dense(torch.zeros(2, 64, 64, dtype=torch.bfloat16))
     with pytest.raises(ValueError, match=r"codes must be a matrix"):

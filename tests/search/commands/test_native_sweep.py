@@ -17,9 +17,7 @@ from search.results import load
 SHAPE = "8x256x512"
 
 
-def test_hip_and_code_objects_are_swept_exported_and_verified(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hip_and_code_objects_are_swept_exported_and_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_unless_here("staged_hip")
     skip_unless_here("staged_ck")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

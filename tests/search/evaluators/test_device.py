@@ -102,7 +102,11 @@ def test_a_worker_killed_from_outside_costs_the_candidate_that_ran(evaluator: De
 
 def test_an_illegal_candidate_reaches_no_process() -> None:
     made = DeviceEvaluator(
-        H200, jobs=1, gpus=(0,), compiler=WorkerPool(fake_compile, 1), workers=[WorkerPool(fake_compile, 1)]  # type: ignore[list-item]
+        H200,
+        jobs=1,
+        gpus=(0,),
+        compiler=WorkerPool(fake_compile, 1),
+        workers=[WorkerPool(fake_compile, 1)],  # type: ignore[list-item]
     )
     result = made.submit(Candidate(SHAPE, "fused", TileConfig(quantizer="hardware"))).result(timeout=1)
     made.close()

@@ -118,9 +118,7 @@ def test_all_ranked_shapes_without_a_row_are_named_at_once() -> None:
     some = TunedTable(GFX950, tuple(row for row in table().rows if row.K in (512, 7168)))
     with pytest.raises(InputError) as caught:
         render_submission(some)
-    assert str(caught.value) == (
-        "no row for 64x7168x2048, 256x3072x1536: sweep 64x7168x2048 256x3072x1536 and export"
-    )
+    assert str(caught.value) == ("no row for 64x7168x2048, 256x3072x1536: sweep 64x7168x2048 256x3072x1536 and export")
 
 
 def test_a_row_of_a_family_that_is_not_triton_is_refused() -> None:

@@ -15,6 +15,7 @@ from search.study.samplers import SAMPLERS, make_sampler
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
+
 def run(name: str, trials: int, seed: int = 0) -> list[tuple[str, TileConfig, float]]:
     """(family, configuration, value) of each trial of a study that minimises ``bowl``."""
     legal = points(seed)

@@ -53,9 +53,7 @@ for call in program.calls:
         ("staged_triton", {"BLOCK_K": 256}),
     ],
 )
-def test_code_and_options_are_those_of_a_launch(
-    tmp_path: Path, family: str, knobs: dict[str, int]
-) -> None:
+def test_code_and_options_are_those_of_a_launch(tmp_path: Path, family: str, knobs: dict[str, int]) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SCRIPT, family, json.dumps(knobs)],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"},

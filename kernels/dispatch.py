@@ -6,16 +6,18 @@ import functools
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from kernels.device import GFX950, DeviceKey, local_device
+from kernels.mxfp4.gradient import input_gradient
 from kernels.mxfp4.reference import mxfp4_gemm_reference, to_bf16
 from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
 from kernels.runtime import interpreter
 from kernels.runtime.dispatcher import Dispatcher
-from kernels.runtime.operands import check_shuffled, operands
+from kernels.runtime.operands import BF16, check_apart, check_output, check_shuffled, operands
 from kernels.runtime.planner import Choice
 from kernels.tables.misses import MissRecorder
 from kernels.tables.sources import load_device_tables, table_path, user_misses, user_tables
@@ -92,6 +94,8 @@ def _reference(a: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None) 
     if a.device != weight.device:
         raise ValueError(f"a is on {a.device}, the weight on {weight.device}")
     if seen.M:
+        if out is not None:
+            check_apart(seen, weight.data, weight.scale)
         noting = _noting()
         if noting is not None:
             noting.note(GemmShape(seen.M, weight.N, weight.K))
@@ -107,12 +111,15 @@ def mxfp4_gemm(
     On GPU tensors the kernel of the tuned table runs. On CPU tensors it runs through Triton's interpreter if
     TRITON_INTERPRET=1 was set, else the float64 reference answers; a log line says which. Under ``torch.compile``
     and ``torch.export`` it becomes the operator ``mxfp4_tune::gemm``. Where torch is told to use deterministic
-    algorithms, rows that are not are passed over.
+    algorithms, rows that are not are passed over. Under ``torch.autocast``, of whatever dtype, ``a`` is cast.
+
+    The gradient for ``a`` is that of a product with the dequantised weight, see
+    :func:`kernels.mxfp4.gradient.input_gradient`; the weight has none, nor is there a second derivative.
 
     Args:
         a: [..., K] bfloat16; rows may be strided, M may be 0.
         weight: [N, K] on the same device.
-        out: [..., N] bfloat16, contiguous; allocated if not given.
+        out: [..., N] bfloat16, contiguous, apart from ``a`` and ``weight``; allocated if not given.
         graph: Replay the launches as a captured graph: for calls of at most 64 rows whose tensors lie where those of
             a recent call lay, see :mod:`kernels.runtime.graphs`. Default: where the table's row says so.
 
@@ -121,19 +128,39 @@ def mxfp4_gemm(
 
     Raises:
         TypeError: ``weight`` is no ``PackedWeight``, or ``a`` no tensor.
-        ValueError: A tensor has another shape, dtype, layout or device, or needs a gradient.
+        ValueError: A tensor has another shape, dtype, layout or device, or ``out`` shares memory with an input or
+            stands where a gradient is needed.
         InputError: A table of this device cannot be read.
     """
     if not (isinstance(weight, PackedWeight) and isinstance(a, torch.Tensor)):
         found = f"{type(a).__name__}, {type(weight).__name__}"
         raise TypeError(f"mxfp4_gemm takes a tensor and a PackedWeight (from PackedWeight.from_dense), got {found}")
+    a = autocast(a)
     if torch.compiler.is_compiling():
-        product = gemm_op(a, weight.data, weight.scale)
-        return product if out is None else out.copy_(product)
+        return _traced(a, weight, out)
+    if out is None and a.requires_grad and torch.is_grad_enabled():
+        product: torch.Tensor = gemm_op(a, weight.data, weight.scale)
+        return product
     dispatcher = _serving(a)
     if dispatcher is None:
         return _reference(a, weight, out)
     return dispatcher.gemm(a, weight, out=out, graph=graph)
+
+
+def autocast(a: torch.Tensor) -> torch.Tensor:
+    """``a`` in bfloat16 where torch casts the inputs of products now, else ``a`` itself."""
+    if a.dtype is not BF16 and a.is_floating_point() and torch.is_autocast_enabled(a.device.type):
+        return a.to(BF16)
+    return a
+
+
+def _traced(a: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None) -> torch.Tensor:
+    """The product as the operator; it is copied to ``out``, which may therefore share memory with an input."""
+    product: torch.Tensor = gemm_op(a, weight.data, weight.scale)
+    if out is None:
+        return product
+    check_output(out, (*a.shape[:-1], weight.N), a)
+    return out.copy_(product)
 
 
 def gemm_shuffled(
@@ -148,7 +175,7 @@ def gemm_shuffled(
 
 
 NAMESPACE = "mxfp4_tune"
-OPERATOR = f"{NAMESPACE}::gemm"
+OPERATOR, GRADIENT = f"{NAMESPACE}::gemm", f"{NAMESPACE}::gemm_input_gradient"
 
 
 def gemm_now(a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -162,8 +189,6 @@ def gemm_now(a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torch.
     Raises:
         ValueError: A tensor has another shape, dtype, layout or device.
     """
-    from kernels.dispatch import gemm_shuffled  # which imports this module: a compiled mxfp4_gemm calls the operator
-
     return gemm_shuffled(a, data, scale)
 
 
@@ -179,8 +204,39 @@ def gemm_shape(a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torc
     return a.new_empty((*a.shape[:-1], N), dtype=torch.bfloat16)
 
 
+def gradient_now(grad: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Gradient [..., K] for ``a``, given ``grad`` [..., N] of the product; see :func:`input_gradient`."""
+    N, K = check_shuffled(data, scale)
+    return input_gradient(grad, PackedWeight(data, scale, N=N, K=K))
+
+
+def gradient_shape(grad: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Return a tensor like the gradient, for tracing."""
+    return grad.new_empty((*grad.shape[:-1], 2 * data.shape[1]))
+
+
+def _keep_weight(ctx: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+    ctx.save_for_backward(*inputs[1:])
+
+
+def _backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    return gradient_op(grad, *ctx.saved_tensors), None, None
+
+
+def _no_second_derivative(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    raise RuntimeError("mxfp4_gemm has no second derivative: call its backward without create_graph")
+
+
 LIBRARY = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
 LIBRARY.define("gemm(Tensor a, Tensor data, Tensor scale) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))  # type: ignore[no-untyped-call]
 LIBRARY.impl("gemm", gemm_now, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+LIBRARY.define(
+    "gemm_input_gradient(Tensor grad, Tensor data, Tensor scale) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,)
+)  # type: ignore[no-untyped-call]
+LIBRARY.impl("gemm_input_gradient", gradient_now, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
 torch.library.register_fake(OPERATOR, gemm_shape, lib=LIBRARY)
+torch.library.register_fake(GRADIENT, gradient_shape, lib=LIBRARY)
+torch.library.register_autograd(OPERATOR, _backward, setup_context=_keep_weight, lib=LIBRARY)
+torch.library.register_autograd(GRADIENT, _no_second_derivative, lib=LIBRARY)
 gemm_op = torch.ops.mxfp4_tune.gemm.default
+gradient_op = torch.ops.mxfp4_tune.gemm_input_gradient.default

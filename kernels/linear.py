@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
 import torch
 from torch import nn
 
@@ -9,12 +12,17 @@ from kernels import dispatch
 from kernels.dispatch import mxfp4_gemm
 from kernels.mxfp4.layouts import padded_scale_shape
 from kernels.mxfp4.numerics import Rule
-from kernels.mxfp4.weights import PackedWeight
-from kernels.problem import BLOCK
+from kernels.mxfp4.weights import PackedWeight, as_bytes
+from kernels.problem import BLOCK, GemmShape
+
+KINDS: Final[Mapping[str, Literal["codes", "scales"]]] = {"data": "codes", "scale": "scales"}  # of the buffers
 
 
 class MXFP4Linear(nn.Module):
-    """``y = bf16(Q(x) @ weight.T) + bias`` for x [..., in_features] in bfloat16; no gradients.
+    """``y = bf16(Q(x) @ weight.T) + bias`` for x [..., in_features] in bfloat16.
+
+    The input has a gradient, see :func:`kernels.mxfp4.gradient.input_gradient`; the packed weight is fixed, and the
+    bias is a buffer. Under ``torch.autocast`` the input is cast to bfloat16, and the result is bfloat16.
 
     Under ``torch.compile`` the product is bit for bit the eager one, but Inductor rounds what it fuses between two
     layers (the bias too) once, eager torch after each operation, and an input that moved by one bfloat16 step may get
@@ -43,6 +51,7 @@ class MXFP4Linear(nn.Module):
         self, in_features: int, out_features: int, bias: bool = True, device: torch.device | str | None = None
     ) -> None:
         super().__init__()
+        GemmShape(1, out_features, in_features)
         padded = padded_scale_shape(out_features, in_features // BLOCK)
         data = torch.zeros(out_features, in_features // 2, dtype=torch.uint8, device=device)
         scale = torch.zeros(padded, dtype=torch.uint8, device=device)
@@ -83,6 +92,20 @@ class MXFP4Linear(nn.Module):
         """
         return cls.from_weight(PackedWeight.from_dense(linear.weight.detach(), rule), linear.bias)
 
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool,
+        missing: list[str], unexpected: list[str], errors: list[str],
+    ) -> None:  # fmt: skip
+        """Take codes and scales of torch's 4-bit and E8M0 dtypes byte for byte, where ``copy_`` would convert them."""
+        for name, kind in KINDS.items():
+            if isinstance(state_dict.get(prefix + name), torch.Tensor):
+                try:
+                    state_dict[prefix + name] = as_bytes(prefix + name, state_dict[prefix + name], kind)
+                except TypeError as error:
+                    errors.append(str(error))
+                    return
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
+
     @property
     def weight(self) -> PackedWeight:
         """The weight as the kernels see it; a new value after the layer moved or its buffers were replaced."""
@@ -101,10 +124,10 @@ class MXFP4Linear(nn.Module):
             x: [..., in_features] bfloat16.
 
         Raises:
-            ValueError: ``x`` has another shape, dtype or device, or needs a gradient.
+            ValueError: ``x`` has another shape, dtype or device.
         """
         if torch.compiler.is_compiling():
-            y, bias = dispatch.gemm_op(x, self.data, self.scale), self.bias
+            y, bias = dispatch.gemm_op(dispatch.autocast(x), self.data, self.scale), self.bias
         else:
             y, bias = mxfp4_gemm(x, self.weight), self._buffers["bias"]
         return y if bias is None else torch.add(y, bias.to(y.dtype))

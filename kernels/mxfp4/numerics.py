@@ -86,20 +86,21 @@ class Mxfp4Tensor:
         """Return the values, [..., K].
 
         Args:
-            dtype: float64 is exact for every code and scale. float32 is exact below 2**128; from there on
-                (scale bytes 253 and 254) it is Inf. A block whose scale byte is 255 is NaN.
+            dtype: float64 is exact for every code and scale. float32 and bfloat16 are exact below 2**128; from there
+                on (scale bytes 253 and 254) they are Inf. A block whose scale byte is 255 is NaN.
 
         Raises:
-            ValueError: ``dtype`` is neither float32 nor float64.
+            ValueError: ``dtype`` is neither bfloat16, float32 nor float64.
         """
-        if dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"dtype must be float32 or float64, got {dtype}")
+        if dtype not in (torch.bfloat16, torch.float32, torch.float64):
+            raise ValueError(f"dtype must be bfloat16, float32 or float64, got {dtype}")
+        computed = torch.float32 if dtype is torch.bfloat16 else dtype
         codes = self.codes.reshape(-1, self.K // 2)
         scales = self.scales.reshape(-1, self.K // BLOCK)
         out = torch.empty(codes.shape[0], self.K, dtype=dtype, device=codes.device)
         for rows in row_slices(out.shape[0], self.K):
-            values = _e2m1_values(unpack_codes(codes[rows]), dtype).view(-1, scales.shape[1], BLOCK)
-            out[rows] = (values * e8m0_values(scales[rows], dtype)[..., None]).flatten(1)
+            values = _e2m1_values(unpack_codes(codes[rows]), computed).view(-1, scales.shape[1], BLOCK)
+            out[rows] = (values * e8m0_values(scales[rows], computed)[..., None]).flatten(1)
         return out.reshape(*self.codes.shape[:-1], self.K)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Final, Literal, NoReturn
 
 import torch
 
@@ -12,6 +13,10 @@ from kernels.mxfp4.numerics import Mxfp4Tensor, Rule, quantize
 from kernels.problem import BLOCK, GemmShape
 
 Layout = Literal["shuffled"]
+BYTE_DTYPES: Final[Mapping[str, tuple[torch.dtype, ...]]] = {
+    "codes": (torch.uint8, torch.float4_e2m1fn_x2),
+    "scales": (torch.uint8, torch.float8_e8m0fnu),
+}  # what each kind of tensor may be of: all of one byte an element, and taken as bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,16 +71,20 @@ class PackedWeight:
         """Shuffle ``codes`` [N, K // 2] and ``scales`` [N, K // 32], both in natural order.
 
         Args:
-            codes: uint8 or float4_e2m1fn_x2, the even k in the low nibble.
+            codes: uint8 or float4_e2m1fn_x2, the even k in the low nibble; [N, K // 32, 16], with the bytes of a block
+                in a dimension of their own (gpt-oss), is taken too.
             scales: uint8 or float8_e8m0fnu.
 
         Raises:
             TypeError: A tensor has another dtype.
             ValueError: The shapes disagree, or N or K is not a positive multiple of 64.
         """
-        packed = Mxfp4Tensor(_as_bytes("codes", codes), _as_bytes("scales", scales))
-        if packed.codes.ndim != 2:
-            raise ValueError(f"codes must be a matrix [N, K//2], got {tuple(packed.codes.shape)}")
+        if codes.ndim == scales.ndim + 1 and codes.shape[-1] == BLOCK // 2:
+            codes = codes.flatten(-2)
+        if codes.ndim != 2:
+            cure = f"give one of its {codes.shape[0]} weights at a time" if codes.ndim == 3 else "give one matrix"
+            raise ValueError(f"codes must be a matrix [N, K//2], got {list(codes.shape)}; {cure}")
+        packed = Mxfp4Tensor(as_bytes("codes", codes, "codes"), as_bytes("scales", scales, "scales"))
         N = packed.codes.shape[0]
         _check_extents(N, packed.K)
         return cls(shuffle_weight(packed.codes), shuffle_scales(packed.scales), N=N, K=packed.K)
@@ -94,7 +103,23 @@ class PackedWeight:
             TypeError: A tensor has another dtype.
             ValueError: An extent is wrong, or a tensor is not contiguous.
         """
-        return cls(_as_bytes("data", data), _as_bytes("scale", scale), N=N, K=K)
+        return cls(as_bytes("data", data, "codes"), as_bytes("scale", scale, "scales"), N=N, K=K)
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Callable[..., Any], types: Sequence[type], arguments: Sequence[Any] = (), options: Any = None
+    ) -> NoReturn:
+        """Refuse to be the tensor argument of a torch function.
+
+        It is also how ``nn.TransformerEncoderLayer`` learns that it must call its layers, rather than hand their
+        weights to a kernel of its own.
+
+        Raises:
+            TypeError: Always.
+        """
+        name = getattr(function, "__name__", str(function))
+        cure = "call the MXFP4Linear, or mxfp4_gemm; a module that reads its layer's weight must keep its nn.Linear"
+        raise TypeError(f"{name} was given a PackedWeight, which is no tensor; {cure}")
 
     @property
     def device(self) -> torch.device:
@@ -111,7 +136,7 @@ class PackedWeight:
         return Mxfp4Tensor(unshuffle_weight(self.data), scales)
 
     def dequantize(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        """Return the values [N, K]; float32 is exact below 2**128, float64 everywhere."""
+        """Return the values [N, K]; bfloat16 and float32 are exact below 2**128, float64 everywhere."""
         return self.unshuffled().dequantize(dtype)
 
 
@@ -120,10 +145,15 @@ def _check_extents(N: int, K: int) -> None:
     GemmShape(M=1, N=N, K=K)
 
 
-def _as_bytes(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """Return ``tensor`` seen as uint8, without a copy."""
-    if tensor.dtype not in (torch.uint8, torch.float4_e2m1fn_x2, torch.float8_e8m0fnu):
-        raise TypeError(f"{name} must be uint8, float4_e2m1fn_x2 or float8_e8m0fnu, got {tensor.dtype}")
+def as_bytes(name: str, tensor: torch.Tensor, kind: Literal["codes", "scales"]) -> torch.Tensor:
+    """Return ``tensor`` seen as uint8, without a copy.
+
+    Raises:
+        TypeError: Its dtype holds no bytes of this kind.
+    """
+    if tensor.dtype not in BYTE_DTYPES[kind]:
+        allowed = " or ".join(str(dtype).removeprefix("torch.") for dtype in BYTE_DTYPES[kind])
+        raise TypeError(f"{name} must be {allowed}, got {str(tensor.dtype).removeprefix('torch.')}")
     return tensor.view(torch.uint8)
 
 

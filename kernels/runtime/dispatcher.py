@@ -14,7 +14,7 @@ from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
 from kernels.runtime import interpreter
 from kernels.runtime.graphs import GraphCache, Pointers
-from kernels.runtime.operands import Operands, check_shuffled, operands
+from kernels.runtime.operands import Operands, check_apart, check_shuffled, operands
 from kernels.runtime.plan import LIMIT_BYTES
 from kernels.runtime.planner import Choice, Planned, Planner, Statistics
 from kernels.runtime.runner import Compile, compile_call, interpret_call
@@ -85,7 +85,7 @@ class Dispatcher:
         Args:
             a: [..., K] bfloat16 on the weight's device; rows may be strided. No rows give no launch.
             weight: [N, K].
-            out: [..., N] bfloat16, contiguous, on the same device; allocated if not given.
+            out: [..., N] bfloat16, contiguous, on the same device, apart from the inputs; allocated if not given.
             graph: Replay the launches as a captured graph where the addresses recur, see :mod:`kernels.runtime.graphs`;
                 default: where the table's row says so.
 
@@ -93,12 +93,14 @@ class Dispatcher:
             ``out``, or a new tensor.
 
         Raises:
-            ValueError: A tensor has another shape, dtype, layout or device, or needs a gradient.
+            ValueError: A tensor has another shape, dtype, layout or device, needs a gradient, or ``out`` shares memory.
             InputError: The tensors are on the CPU, and the interpreter was not switched on.
             RuntimeError: The caller captures a graph and the shape has no plan yet; see :meth:`prepare`.
         """
         seen = operands(a, weight.N, weight.K, out)
         if seen.M:
+            if out is not None:
+                check_apart(seen, weight.data, weight.scale)
             planned, pointers, index = self._planned(seen, weight.data, weight.scale, weight.N, weight.K)
             wanted = planned.graph if graph is None else graph
             if not (wanted and self.graphs.run(planned.plan, weight, seen, pointers, index)):
@@ -112,6 +114,8 @@ class Dispatcher:
         N, K = check_shuffled(data, scale)
         seen = operands(a, N, K, out)
         if seen.M:
+            if out is not None:
+                check_apart(seen, data, scale)
             planned, pointers, index = self._planned(seen, data, scale, N, K)
             _launch(planned, pointers, data, index)
         return seen.result

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch.autograd import forward_ad
 
 from kernels.mxfp4.layouts import padded_scale_shape
 from kernels.problem import BLOCK
@@ -41,9 +42,14 @@ def operands(a: torch.Tensor, N: int, K: int, out: torch.Tensor | None) -> Opera
     """
     shape = a.shape
     if a.dtype is not BF16 or not shape or shape[-1] != K:
-        raise ValueError(f"a must be bfloat16 [..., {K}], got {a.dtype} {list(shape)}")
+        cure = "; cast it, or use torch.autocast" if a.is_floating_point() and a.dtype is not BF16 else ""
+        raise ValueError(f"a must be bfloat16 [..., {K}], got {a.dtype} {list(shape)}{cure}")
     if a.requires_grad and torch.is_grad_enabled():
-        raise ValueError("a requires a gradient, and the product has none: call it under torch.no_grad()")
+        cure = "call mxfp4_gemm without out, or under torch.no_grad()"
+        raise ValueError(f"a requires a gradient, which this call would lose: {cure}")
+    # The level is private, but to ask each call's tensor costs a tenth of what this function takes.
+    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(a).tangent is not None:  # type: ignore[no-untyped-call]
+        raise ValueError("a carries a tangent, and the product has no forward-mode derivative: use backward")
     matrix = len(shape) == 2
     rows = a if matrix else a.reshape(-1, K)
     stride_am, inner = rows.stride()
@@ -53,14 +59,43 @@ def operands(a: torch.Tensor, N: int, K: int, out: torch.Tensor | None) -> Opera
     if out is None:
         product = rows.new_empty((M, N))
         return Operands(rows, product, M, stride_am, product if matrix else product.view(*shape[:-1], N))
-    _check_output(out, (*shape[:-1], N), a)
+    check_output(out, (*shape[:-1], N), a)
     return Operands(rows, out if matrix else out.view(-1, N), M, stride_am, out)
 
 
-def _check_output(out: torch.Tensor, shape: tuple[int, ...], a: torch.Tensor) -> None:
+def check_output(out: torch.Tensor, shape: tuple[int, ...], a: torch.Tensor) -> None:
+    """Check that the product of ``a`` can be written to ``out``.
+
+    Raises:
+        ValueError: ``out`` has another dtype, shape, layout or device, or a gradient would be lost.
+    """
+    if (out.requires_grad or a.requires_grad) and torch.is_grad_enabled():
+        raise ValueError("out has no gradient: leave it out, or call under torch.no_grad()")
     if out.dtype is not BF16 or out.shape != shape or out.device != a.device or not out.is_contiguous():
         found = f"{out.dtype} {list(out.shape)} on {out.device}, strides {out.stride()}"
         raise ValueError(f"out must be contiguous bfloat16 {list(shape)} on {a.device}, got {found}")
+
+
+def check_apart(seen: Operands, data: torch.Tensor, scale: torch.Tensor) -> None:
+    """Check that a caller's output shares no memory with what is read while it is written.
+
+    Raises:
+        ValueError: It does, wholly or in part.
+    """
+    start = seen.out.data_ptr()
+    end = start + seen.out.nbytes
+    row_bytes, step = seen.a.shape[1] * seen.a.element_size(), seen.stride_am * seen.a.element_size()
+    inputs = (
+        ("a", seen.a, row_bytes, step),
+        ("the weight", data, data.nbytes, 0),
+        ("the weight", scale, scale.nbytes, 0),
+    )
+    for name, tensor, size, distance in inputs:
+        first = tensor.data_ptr()
+        if distance:  # the last row that does not begin behind the output
+            first += min(max(end - 1 - first, 0) // distance, seen.M - 1) * distance
+        if first < end and start < first + size:
+            raise ValueError(f"out shares memory with {name}, which is read while out is written: give another tensor")
 
 
 def check_shuffled(data: torch.Tensor, scale: torch.Tensor) -> tuple[int, int]:

@@ -98,7 +98,50 @@ def test_an_update_in_place_is_seen(x: torch.Tensor) -> None:
     assert torch.equal(layer(x), other(x))
 
 
+@pytest.mark.parametrize("assign", [False, True])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("scale", torch.float8_e8m0fnu), ("data", torch.float4_e2m1fn_x2)], ids=["scale", "data"]
+)
+def test_a_state_dict_of_torchs_own_dtypes_loads_byte_for_byte(name: str, dtype: torch.dtype, assign: bool) -> None:
+    trained, model = MXFP4Linear.from_linear(dense()), nn.Sequential(MXFP4Linear(192, 128))
+    state = {f"0.{key}": value for key, value in trained.state_dict().items()}
+    state[f"0.{name}"] = state[f"0.{name}"].view(dtype)
+    model.load_state_dict(state, assign=assign)
+    loaded = model.get_buffer(f"0.{name}")
+    assert loaded.dtype is torch.uint8
+    assert torch.equal(loaded, trained.get_buffer(name))
+
+
+@pytest.mark.parametrize("assign", [False, True])
+@pytest.mark.parametrize("name", ["scale", "data"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.float8_e4m3fn], ids=str)
+def test_a_state_dict_of_numbers_is_refused_and_changes_nothing(name: str, dtype: torch.dtype, assign: bool) -> None:
+    layer = MXFP4Linear.from_linear(dense())
+    before = copy.deepcopy(layer.state_dict())
+    state = {**before, name: before[name].to(dtype)}
+    with pytest.raises(RuntimeError, match=f"{name} must be uint8 or float"):
+        layer.load_state_dict(state, assign=assign)
+    assert all(torch.equal(before[key], value) for key, value in layer.state_dict().items())
+
+
+def test_a_stock_transformer_runs_with_its_feed_forward_replaced_and_says_what_to_keep() -> None:
+    torch.manual_seed(6)
+    block = nn.TransformerEncoderLayer(128, 4, 192, batch_first=True, dtype=torch.bfloat16).eval()
+    x = torch.randn(2, 7, 128).to(torch.bfloat16)
+    block.linear1, block.linear2 = MXFP4Linear.from_linear(block.linear1), MXFP4Linear.from_linear(block.linear2)
+    called: list[int] = []
+    block.linear2.register_forward_hook(lambda *found: called.append(1))
+    with torch.no_grad():
+        assert (block(x).shape, len(called)) == ((2, 7, 128), 1)
+        assert nn.TransformerEncoder(block, 2, enable_nested_tensor=False).eval()(x).shape == (2, 7, 128)
+    block.self_attn.out_proj = MXFP4Linear.from_linear(nn.Linear(128, 128))
+    with torch.no_grad(), pytest.raises(TypeError, match=r"was given a PackedWeight.*must keep its nn\.Linear"):
+        block(x)
+
+
 def test_sizes_that_no_kernel_supports_are_refused() -> None:
+    with pytest.raises(ValueError, match="K = -64 must be a positive multiple of 64"):
+        MXFP4Linear(-64, 192)
     with pytest.raises(ValueError, match="N = 100 must be a positive multiple of 64"):
         MXFP4Linear(192, 100)
     with pytest.raises(ValueError, match="bias must be"):

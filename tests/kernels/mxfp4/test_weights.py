@@ -151,3 +151,28 @@ def test_wrong_tensors_are_refused() -> None:
 def test_an_unshuffled_weight_is_a_plain_mxfp4_tensor() -> None:
     natural_order = PackedWeight.from_dense(dense(64, 64)).unshuffled()
     assert isinstance(natural_order, Mxfp4Tensor) and natural_order.K == 64
+
+
+def test_codes_with_the_bytes_of_a_block_in_a_dimension_of_their_own_are_the_same_weight() -> None:
+    natural = PackedWeight.from_dense(torch.randn(64, 128, generator=torch.Generator().manual_seed(3))).unshuffled()
+    flat = PackedWeight.from_packed(natural.codes, natural.scales)
+    split = PackedWeight.from_packed(natural.codes.view(64, 4, 16), natural.scales)
+    assert torch.equal(split.data, flat.data)
+    assert torch.equal(split.scale, flat.scale)
+    experts, scales = natural.codes.view(1, 64, 4, 16), natural.scales.view(1, 64, 4)
+    with pytest.raises(ValueError, match=r"codes must be a matrix .*got \[1, 64, 64\]; give one of its 1 weights"):
+        PackedWeight.from_packed(experts, scales)
+
+
+def test_codes_and_scales_may_not_be_of_each_others_dtypes() -> None:
+    natural = PackedWeight.from_dense(torch.ones(64, 64)).unshuffled()
+    with pytest.raises(TypeError, match="codes must be uint8 or float4_e2m1fn_x2, got float8_e8m0fnu"):
+        PackedWeight.from_packed(natural.codes.view(torch.float8_e8m0fnu), natural.scales)
+    with pytest.raises(TypeError, match="scales must be uint8 or float8_e8m0fnu, got float32"):
+        PackedWeight.from_packed(natural.codes, natural.scales.float())
+
+
+def test_a_torch_function_on_a_packed_weight_names_the_way() -> None:
+    weight = PackedWeight.from_dense(torch.ones(64, 64))
+    with pytest.raises(TypeError, match="linear was given a PackedWeight, which is no tensor; call the MXFP4Linear"):
+        torch.nn.functional.linear(torch.ones(1, 64, dtype=torch.bfloat16), weight)  # type: ignore[arg-type]

@@ -118,3 +118,13 @@ def test_a_weight_on_the_cpu_is_refused_in_one_line_before_anything_is_chosen(
     assert not caplog.records
     assert dispatcher.statistics.shapes == {}
     dispatcher.prepare(weight, [])
+
+
+def test_an_output_that_is_an_input_is_refused_before_anything_is_launched() -> None:
+    notes = Notes()
+    square, a = PackedWeight.from_dense(torch.ones(128, 128)), torch.zeros(8, 128, dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match="out shares memory with a"):
+        tuned(notes, graph=False).gemm(a, square, out=a)
+    with pytest.raises(ValueError, match="out shares memory with a"):
+        tuned(notes, graph=False).gemm_shuffled(a, square.data, square.scale, out=a)
+    assert notes.launches == []

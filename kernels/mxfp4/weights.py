@@ -153,7 +153,7 @@ def as_bytes(name: str, tensor: torch.Tensor, kind: Literal["codes", "scales"]) 
     """
     if tensor.dtype not in BYTE_DTYPES[kind]:
         allowed = " or ".join(str(dtype).removeprefix("torch.") for dtype in BYTE_DTYPES[kind])
-        raise TypeError(f"{name} must be {allowed}, got {str(tensor.dtype).removeprefix('torch.')}")
+        raise TypeError(f"{name} must be {allowed}, got {tensor.dtype}")
     return tensor.view(torch.uint8)
 
 

@@ -166,9 +166,9 @@ def test_codes_with_the_bytes_of_a_block_in_a_dimension_of_their_own_are_the_sam
 
 def test_codes_and_scales_may_not_be_of_each_others_dtypes() -> None:
     natural = PackedWeight.from_dense(torch.ones(64, 64)).unshuffled()
-    with pytest.raises(TypeError, match="codes must be uint8 or float4_e2m1fn_x2, got float8_e8m0fnu"):
+    with pytest.raises(TypeError, match=r"codes must be uint8 or float4_e2m1fn_x2, got torch\.float8_e8m0fnu"):
         PackedWeight.from_packed(natural.codes.view(torch.float8_e8m0fnu), natural.scales)
-    with pytest.raises(TypeError, match="scales must be uint8 or float8_e8m0fnu, got float32"):
+    with pytest.raises(TypeError, match=r"scales must be uint8 or float8_e8m0fnu, got torch\.float32"):
         PackedWeight.from_packed(natural.codes, natural.scales.float())
 
 

@@ -15,14 +15,14 @@ if [ -L "${venv%/}" ]; then # --clear would empty the folder that the link leads
     exit 2
 fi
 "$python" -m venv --clear "$venv"
-extras=torch,plot,test
+extras=torch,plot,report,test
 constraints=constraints.txt
 if "$python" -c 'import torch' 2>/dev/null; then
     echo "using the torch of $python"
     # Not --system-site-packages: PYTHON may be in a virtual environment itself, which that option passes over.
     site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     "$python" -c 'import sys; print(*(p for p in sys.path if p.endswith("-packages")), sep="\n")' >"$site/parent.pth"
-    if "$python" -c 'import triton' 2>/dev/null; then extras=plot,test; fi
+    if "$python" -c 'import triton' 2>/dev/null; then extras=plot,report,test; fi
     # What is there is pinned, so that no dependency can replace it.
     constraints=$venv/constraints.txt
     "$venv/bin/python" - >"$constraints" <<'PY'

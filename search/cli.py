@@ -20,6 +20,7 @@ EXIT_UNRESOLVED = 1  # some shapes have no winner
 EXIT_INTERRUPTED = 130  # by Ctrl-C, as shells have it: 128 and the number of SIGINT
 NAMED = 5  # shapes of a list that can be long
 RESULTS = Path("results")
+TABLE_FORMAT = "yaml"  # of our own tables
 
 
 class InputErrorGroup(TyperGroup):
@@ -44,6 +45,9 @@ Results = Annotated[
 ]
 Storage = Annotated[str | None, typer.Option("--storage", metavar="URL", help="Optuna storage instead of the folder.")]
 Table = Annotated[Path | None, typer.Option("--table", metavar="FILE", help="Tuned table; default: the project's.")]
+Against = Annotated[
+    Path | None, typer.Option(metavar="OTHER", help="Compare with results, a tuned table or a published file.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -109,33 +113,30 @@ def export(
         float, typer.Option(min=0, max=99, metavar="PERCENT", help="What a new row must save to replace an equal one.")
     ] = 1.0,
     format: Annotated[
-        str, typer.Option(help="yaml: winners into the table. gpumode: a submission.py of the table as it is.")
-    ] = "yaml",
+        str,
+        typer.Option(
+            help="yaml: winners into the table. The table as it is: aiter-csv, aiter-json, aiter-untuned, vllm-json, "
+            "gpumode. Every trial: kernel-tuner, t4."
+        ),
+    ] = TABLE_FORMAT,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where to write, merging with what is there; default: the table."),
+        typer.Option(metavar="PATH", help="File or folder to write, merging with what is there; default: the table."),
     ] = None,
 ) -> None:
     """Write the winners to the tuned table: better evidenced, then faster rows replace what is there."""
     from kernels.tables.merging import ACTIONS
     from search.commands.export import export as write
     from search.commands.export import unresolved_shapes
-    from search.formats import SUBMISSION
     from search.results import load
     from search.results.unfinished import unfinished_line
     from search.terminal import output_console
 
     console = output_console()
-    if format == SUBMISSION:
-        from search.formats.gpumode import write_submission  # loads torch
-
-        if storage is not None or results != RESULTS:
-            raise InputError(f"--format {SUBMISSION} writes a table: export the results into one, then give --table")
-        console.print(
-            f"{write_submission(table, output)}: kernels and configurations of the ten shapes", soft_wrap=True
-        )
+    if format != TABLE_FORMAT:
+        _publish(format, None if results == RESULTS and storage is None else storage or results, table, output)
         return
-    done = write(load(storage or results), table=table, output=output, min_gain=min_gain / 100, format=format)
+    done = write(load(storage or results), table=table, output=output, min_gain=min_gain / 100)
     for one in done:
         for change in one.report.changes:
             if change.action != "kept" or change.reason != "no new result":
@@ -163,16 +164,27 @@ def inspect(
     to: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the rows as .csv or .parquet.")] = None,
     as_json: Json = False,
     plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw each search as PNG.")] = None,
+    against: Against = None,
+    fail_slower: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="PERCENT", help="With --against: exit code 1 if a shape got slower by more."),
+    ] = None,
 ) -> None:
     """Show the results: a summary of each shape, or the rows and columns that the options choose."""
     from search.report.closing import overview, print_closing, print_rows
     from search.report.view import View, select, to_json
     from search.results import load, save
+    from search.results.published import LEFT_OUT
     from search.terminal import output_console
 
     console = output_console()
     view = View(query, best, sort, _names(columns, "--columns"), limit)
     frame = load(storage or results)
+    for line in frame.attrs.get(LEFT_OUT, ()):
+        typer.echo(line, err=True)
+    if against is not None or fail_slower is not None:
+        _compare(frame, against, fail_slower)
+        return
     rows = select(frame, view)
     if to is not None:
         save(rows, to)
@@ -180,12 +192,30 @@ def inspect(
     if as_json:
         typer.echo(to_json(rows))
         return
-    if view == View() and not (to or plot):
+    timed = frame["evidence"].notna().any() or not len(frame)
+    if view == View() and not timed and not (to or plot):
+        print_rows(overview(frame), console)  # published configurations without a time have no winner
+    elif view == View() and not (to or plot):
         print_closing(frame, console)
     elif view != View():
         print_rows(rows if view.columns is not None else overview(rows), console)
     for path in ([to] if to else []) + paths:
         console.print(f"wrote {path}", soft_wrap=True)
+
+
+@app.command()
+def report(
+    html: Annotated[Path, typer.Option("--html", metavar="FILE", help="Page to write; it needs no network.")],
+    results: Results = RESULTS,
+    storage: Storage = None,
+    against: Against = None,
+) -> None:
+    """Write one HTML page with every search, chart and failure of the results."""
+    from search.commands.report import report as write
+    from search.results import load
+
+    write(load(storage or results), html, against)
+    typer.echo(f"wrote {html}")
 
 
 @app.command()
@@ -230,6 +260,39 @@ def doctor(results: Results = RESULTS, storage: Storage = None, as_json: Json = 
         return
     rows = tuple((check.status, check.name, check.detail, check.cure) for check in checks)
     print_table(TextTable(("status", "what", "found", "cure"), rows), output_console())
+
+
+def _compare(frame: Any, against: Path | None, fail_slower: float | None) -> None:
+    """Print the best of each shape beside that of ``against``; exit code 1 if one got too slow."""
+    from search.report.comparison import print_comparison
+    from search.results.against import best_of, compare, load_best, slower
+    from search.terminal import output_console
+
+    if against is None:
+        raise InputError("--fail-slower needs something to compare with; give --against OTHER")
+    comparisons = compare(best_of(frame), load_best(against))
+    print_comparison(comparisons, output_console())
+    worse = [] if fail_slower is None else slower(comparisons, fail_slower / 100)
+    if worse:
+        shapes = first_of([f"{one.ours.shape} ({100 * one.change:+.1f} %)" for one in worse], NAMED)
+        typer.echo(f"slower by more than {fail_slower:g} %: {shapes}", err=True)
+        raise typer.Exit(EXIT_UNRESOLVED)
+
+
+def _publish(format: str, results: Path | str | None, table: Path | None, output: Path | None) -> None:
+    """Write a format of a neighbouring project, and say what of the source it does not hold."""
+    from search.commands.publish import publish
+    from search.terminal import output_console
+
+    done = publish(format, results=results, table=table, output=output)
+    console = output_console()
+    for line in done.left_out:
+        console.print(f"left out {line}", soft_wrap=True)
+    if done.paths and done.lost:
+        console.print(f"the format does not hold {done.lost}", soft_wrap=True)
+    for path in done.paths:
+        console.print(f"wrote {path}", soft_wrap=True)
+    console.print(f"{format}: {done.added} added, {done.replaced} replaced", soft_wrap=True)
 
 
 def main() -> None:

@@ -16,12 +16,10 @@ from kernels.disk import write_atomically
 from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from kernels.tables.file import load_table
+from kernels.tables.file import dump_table, load_table
 from kernels.tables.merging import MergeReport, merge
 from kernels.tables.rows import Made, RowKey, TableRow, TunedTable, is_stale
 from kernels.tables.sources import table_path
-from kernels.wording import instead_of
-from search.formats import FORMATS, SUBMISSION
 from search.results.comparisons import Regret, regrets
 from search.results.studies import are_replayed
 from search.results.unfinished import unfinished
@@ -49,9 +47,7 @@ class Export:
     regrets: tuple[Regret, ...] = ()
 
 
-def export(
-    frame: pd.DataFrame, *, table: Path | None, output: Path | None, min_gain: float, format: str = "yaml"
-) -> list[Export]:
+def export(frame: pd.DataFrame, *, table: Path | None, output: Path | None, min_gain: float) -> list[Export]:
     """Merge the winners of ``frame`` into a table for each device, and write it.
 
     Rows of replays, whose times were recorded earlier and perhaps elsewhere, are left out: a line on the error stream
@@ -62,14 +58,11 @@ def export(
         table: Incumbent rows; default: ``output``, else the project's table of the device. It need not exist.
         output: Where to write; default: over ``table``.
         min_gain: Part of an incumbent's time that a challenger must save, see ``kernels.tables.merge``.
-        format: One of ``FORMATS``.
 
     Raises:
-        InputError: No results or those of replays only, several devices for one file, an unknown format, a table of
+        InputError: No results or those of replays only, several devices for one file, a table of
             another device, a file that is torn or cannot be written, a trial without its origin.
     """
-    if format not in FORMATS:
-        raise InputError(f"unknown format {format!r}; {instead_of(format, (*FORMATS, SUBMISSION))}")
     frame = _without_replays(frame)
     devices = sorted({device for device, _ in shapes_of(frame)})
     if not devices:
@@ -79,7 +72,7 @@ def export(
         raise InputError(f"the results are of {names}; leave out --table and --output to write one table each")
     plans = [_plan(frame, device, table or output or default_path(device), output, min_gain) for device in devices]
     for plan in plans:  # only when every table was read and merged
-        write_atomically(plan.path, FORMATS[format](plan.report.table).encode())
+        write_atomically(plan.path, dump_table(plan.report.table).encode())
     return plans
 
 

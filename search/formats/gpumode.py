@@ -6,25 +6,22 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import triton.language as tl
 from triton.runtime.jit import KernelInterface
 
 from kernels.device import GFX950
-from kernels.disk import write_atomically
 from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.families.sources import TRITON_SOURCES
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
-from kernels.runtime.dispatcher import Dispatcher
-from kernels.runtime.planner import Choice
-from kernels.runtime.runner import TORCH_DTYPES
-from kernels.tables.file import load_table
 from kernels.tables.rows import TunedTable
-from kernels.tables.sources import table_path
+from search.formats.format import WHOLE, Format, Old, Written
+
+if TYPE_CHECKING:
+    from kernels.runtime.planner import Choice
 
 # Shapes of the problem statement: the ranked ones, and those that a submission must also compute right.
 BENCHMARK_SHAPES = tuple(
@@ -75,6 +72,8 @@ def render_submission(table: TunedTable) -> str:
     """
     if table.device.arch != GFX950.arch:
         raise InputError(f"the table is for {table.device}; the problem runs on gfx950: name a table of gfx950")
+    from kernels.runtime.dispatcher import Dispatcher  # loads torch, which reading other formats does not need
+
     dispatcher = Dispatcher(table.device, table)
     chosen = {shape: dispatcher.choose(shape) for shape in (*BENCHMARK_SHAPES, *TEST_SHAPES)}
     missing = [shape for shape in BENCHMARK_SHAPES if chosen[shape].lookup.row is None]
@@ -99,22 +98,13 @@ def render_submission(table: TunedTable) -> str:
     )
 
 
-def write_submission(table: Path | None = None, output: Path | None = None) -> Path:
-    """Write the submission of a table file.
-
-    Args:
-        table: Default: the project's own for the MI355X.
-        output: Default: ``submission.py`` in the current folder.
-
-    Returns:
-        The file that was written.
+def write_table(table: TunedTable, old: Old) -> Written:
+    """The submission; one that is there is replaced.
 
     Raises:
-        InputError: As :func:`render_submission`; the table cannot be read, or the file not be written.
+        InputError: As :func:`render_submission`.
     """
-    path = output or Path("submission.py")
-    write_atomically(path, render_submission(load_table(table or table_path(GFX950))).encode())
-    return path
+    return Written({WHOLE: render_submission(table)}, added=len(table.rows))
 
 
 def _foreign(where: str) -> str:
@@ -159,6 +149,8 @@ def _globals(source: str, known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]
 
 
 def _entry(shape: GemmShape, choice: Choice, program: Program) -> str:
+    from kernels.runtime.runner import TORCH_DTYPES  # loads torch
+
     row = choice.lookup.row
     why = str(row) if row is not None else f"{choice.family}, a default"
     workspaces = ", ".join(
@@ -172,3 +164,8 @@ def _entry(shape: GemmShape, choice: Choice, program: Program) -> str:
 def _launch(call: KernelCall) -> str:
     arguments, constants, options = dict(call.args), dict(call.constexprs), dict(call.options)
     return f"({call.name}, {call.grid}, {arguments}, {constants}, {options})"
+
+
+FORMAT = Format(
+    "gpumode", "a submission.py for the GPU MODE problem amd-mxfp4-mm: rows of Triton families", write_table=write_table
+)

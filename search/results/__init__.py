@@ -9,17 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from kernels.disk import write_atomically
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.wording import instead_of
 from search.evaluation import Value
-from search.results.columns import COLUMNS, FLAG, INTEGER, NUMBER, TEXT, typed_frame
+from search.formats import read_published
+from search.results.columns import COLUMNS, FLAG, INTEGER, NUMBER, TEXT, UNITS, typed_frame
+from search.results.published import frame_of
 from search.results.record import RECORD, Record, make_record
-from search.results.studies import FILE_SUFFIXES
+from search.results.studies import FILE_SUFFIXES, STUDIES_FILE
 
 __all__ = ["COLUMNS", "RECORD", "Record", "load", "make_record", "save"]
+INDEX = {"", "Unnamed: 0"}  # a column that pandas made of an index
 REQUIRED = ("arch", "cu_count", "M", "N", "K", "family", "outcome")  # of a file that calls itself results
 
 
@@ -27,13 +32,18 @@ def load(path: Path | str) -> pd.DataFrame:
     """Every recorded trial under ``path``, one row each, with all ``COLUMNS``.
 
     Args:
-        path: A results folder, a storage file or URL, a ``.parquet`` or a ``.csv`` file.
+        path: A results folder, a storage file or URL, a ``.parquet`` or a ``.csv`` file; or a file of one of
+            ``search.formats``, or a folder of such files. What is left out of these is in ``attrs["left_out"]``.
+            Columns of your own are kept, behind ours.
 
     Raises:
         InputError: Nothing there, not readable, or not results: the message names the column.
     """
     if isinstance(path, Path) or "://" not in path:
         path = Path(path)
+        published = None if _is_ours(path) else read_published(path)
+        if published is not None:
+            return frame_of(published, path)
         if path.suffix in FILE_SUFFIXES:
             return _load_file(path)
     from search.results.storage import stored_records  # loads Optuna, which files do not need
@@ -42,6 +52,17 @@ def load(path: Path | str) -> pd.DataFrame:
     unknown = {name for record in records for name in record} - COLUMNS.keys()
     _check_names(str(path), unknown)
     return typed_frame({name: [record.get(name) for record in records] for name in COLUMNS})
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether ``path`` holds studies, or a table with our columns."""
+    if path.is_dir():
+        return (path / STUDIES_FILE).exists()
+    if path.suffix != ".csv" or not path.is_file():
+        return path.suffix != ".json"
+    with path.open("rb") as file:
+        header = file.readline(1 << 16).decode(errors="replace")
+    return "outcome" in header.strip().split(",")
 
 
 def save(frame: pd.DataFrame, path: Path) -> None:
@@ -53,23 +74,34 @@ def save(frame: pd.DataFrame, path: Path) -> None:
     if path.suffix == ".csv":
         content = frame_to_csv(frame).encode()
     elif path.suffix == ".parquet":
-        buffer = io.BytesIO()
-        frame.to_parquet(buffer, index=False)
-        content = buffer.getvalue()
+        content = _parquet(frame)
     else:
         raise InputError(f"{path}: unknown suffix {path.suffix!r}; {instead_of(path.suffix, FILE_SUFFIXES)}")
     write_atomically(path, content)
+
+
+def _parquet(frame: pd.DataFrame) -> bytes:
+    """Parquet whose fields say their unit in the metadata key ``unit``."""
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    fields = [
+        field.with_metadata({"unit": UNITS[field.name]}) if field.name in UNITS else field for field in table.schema
+    ]
+    buffer = io.BytesIO()
+    pq.write_table(table.cast(pa.schema(fields, table.schema.metadata)), buffer)
+    return buffer.getvalue()
 
 
 def _load_file(path: Path) -> pd.DataFrame:
     try:
         content = path.read_bytes()
         columns = csv_to_columns(content.decode()) if path.suffix == ".csv" else _parquet_columns(content)
-        _check_names(str(path), columns.keys() - COLUMNS.keys())
         missing = [name for name in REQUIRED if name not in columns]
         if missing:
             raise InputError(f"{path}: not results: no column {', '.join(missing)}")
-        return _checked(path, typed_frame(columns))
+        frame = _checked(path, typed_frame(columns))
+        for name in [name for name in columns if name not in COLUMNS and name not in INDEX]:
+            frame[name] = columns[name]
+        return frame
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file; `inspect --to` writes one") from error
     except InputError:

@@ -35,6 +35,7 @@ IDENTITY: Mapping[str, str] = {
     **_group(INTEGER, "trial"),  # Optuna's number within the study
     **_group(TEXT, "target arch"),
     **_group(INTEGER, "cu_count M N K"),  # M, N, K: logical elements
+    **_group(TEXT, "shape"),  # MxNxK, to group by
     **_group(TEXT, "family"),
 }
 CONFIG: Mapping[str, str] = _knobs()
@@ -88,6 +89,22 @@ ORIGIN: Mapping[str, str] = {
 }
 COLUMNS: Mapping[str, str] = {**IDENTITY, **CONFIG, **VERDICT, **TIMES, **COMPILED, **CHECKED, **ORIGIN, **EXECUTED}
 
+_SUFFIX_UNITS = {
+    "_us": "us", "_s": "s", "_bytes": "B", "_gbs": "GB/s", "tflops": "TFLOP/s", "_mhz": "MHz", "_fraction": "1",
+    "rel_error": "1",
+}  # fmt: skip
+_EXTENT = "logical elements"
+
+
+def unit_of(name: str) -> str:
+    """Unit of a column; "" of a text, a flag or a count."""
+    if name in ("M", "N", "K"):
+        return _EXTENT
+    return next((unit for suffix, unit in _SUFFIX_UNITS.items() if name.endswith(suffix)), "")
+
+
+UNITS: Mapping[str, str] = {name: unit for name in COLUMNS if (unit := unit_of(name))}
+
 
 def typed_array(name: str, values: Sequence[Value]) -> Any:
     """``values`` with the dtype of column ``name``; None is NA.
@@ -103,7 +120,9 @@ def typed_array(name: str, values: Sequence[Value]) -> Any:
 
 
 def typed_frame(columns: Mapping[str, Sequence[Value]]) -> pd.DataFrame:
-    """All ``COLUMNS`` with their dtypes; those that are not given hold NA.
+    """All ``COLUMNS`` with their dtypes and, in ``attrs["units"]``, their units; those that are not given hold NA.
+
+    ``shape`` follows from M, N and K.
 
     Args:
         columns: Values by column, of one length; None is NA.
@@ -113,4 +132,18 @@ def typed_frame(columns: Mapping[str, Sequence[Value]]) -> pd.DataFrame:
     """
     rows = len(next(iter(columns.values()), ()))
     missing: list[Value] = [None] * rows
-    return pd.DataFrame({name: typed_array(name, columns.get(name, missing)) for name in COLUMNS})
+    columns = {**columns, "shape": _shapes(columns, rows)}
+    frame = pd.DataFrame({name: typed_array(name, columns.get(name, missing)) for name in COLUMNS})
+    frame.attrs["units"] = dict(UNITS)
+    return frame
+
+
+def _shapes(columns: Mapping[str, Sequence[Value]], rows: int) -> list[Value]:
+    extents = [columns.get(name, [None] * rows) for name in ("M", "N", "K")]
+    return [None if pd.isna([M, N, K]).any() else f"{M}x{N}x{K}" for M, N, K in zip(*extents, strict=True)]
+
+
+def protocol_of(row: pd.Series[Any]) -> str:
+    """How the time of a results row was obtained: the timing protocol, or the model of a prediction; "" if unknown."""
+    how = row["protocol" if row["evidence"] == "measured" else "model"]
+    return "" if pd.isna(how) else str(how)

@@ -88,6 +88,9 @@ def are_replayed(studies: pd.Series[Any]) -> pd.Series[Any]:
     return studies.str.contains(f"/{PROTOCOL}", regex=False).fillna(False).astype(bool)
 
 
+PUBLISHED = "published:"  # begins the study of rows that a file of another project says: it is no study of ours
+
+
 def newest_study(base: str, names: Iterable[str]) -> str | None:
     """Which of ``names`` is the newest round of the study ``base``, its kernels rearranged or not; None if none is.
 

@@ -1,0 +1,119 @@
+"""A tuned table, or every trial, in the file format of a neighbouring project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from filelock import FileLock
+
+from kernels.device import GFX950
+from kernels.disk import default_cache, writable_cache, write_atomically
+from kernels.errors import InputError
+from kernels.tables.file import load_table
+from kernels.tables.sources import table_path
+from kernels.wording import instead_of
+from search.formats import FORMATS, Format, grouped
+from search.formats.format import WHOLE, Written
+from search.results import load
+from search.results.published import trials_of
+
+TABLE_FORMAT = "yaml"  # of our own tables, which search.commands.export writes
+NAMES = {"gpumode": "submission.py", "aiter-csv": "a4w4_blockscale_tuned_gemm.csv", "aiter-untuned": "untuned_gemm.csv"}
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was written.
+
+    Args:
+        paths: The files.
+        added: Entries that were not there.
+        replaced: Entries that were.
+        left_out: Lines about what the format cannot say, one a reason.
+        lost: What of every row the format never says.
+    """
+
+    paths: tuple[Path, ...]
+    added: int
+    replaced: int
+    left_out: tuple[str, ...]
+    lost: str
+
+
+def publish(
+    name: str, *, results: Path | str | None = None, table: Path | None = None, output: Path | None = None
+) -> Published:
+    """Write the format ``name``, merged into the files that are there, each in one step.
+
+    Args:
+        name: One of ``search.formats.FORMATS``.
+        results: What a format of trials is written from; one of tables takes none.
+        table: What a format of tables is written from; default: the project's own for gfx950.
+        output: A file, or a folder of a format that has several files; default: in the current folder.
+
+    Raises:
+        InputError: An unknown format, a source of the other kind, one that cannot be read, or a file that cannot be
+            written.
+    """
+    if name not in FORMATS or not _writes(FORMATS[name]):
+        known = [TABLE_FORMAT, *(format.name for format in FORMATS.values() if _writes(format))]
+        raise InputError(f"unknown format {name!r}; {instead_of(name, known)}")
+    format = FORMATS[name]
+    place = output or Path(NAMES.get(name, "."))
+    with _only_writer(place):
+        written = _written(format, results, table, place)
+        paths = {_file(place, file): text for file, text in written.files.items()}
+        for path, text in paths.items():
+            write_atomically(path, text.encode())
+    return Published(tuple(paths), written.added, written.replaced, tuple(grouped(written.left_out)), format.lost)
+
+
+def _writes(format: Format) -> bool:
+    return format.write_table is not None or format.write_trials is not None
+
+
+def _written(format: Format, results: Path | str | None, table: Path | None, place: Path) -> Written:
+    def old(file: str) -> str | None:
+        return _text(_file(place, file))
+
+    if format.write_trials is not None:
+        if table is not None:
+            raise InputError(f"--format {format.name} writes trials: leave out --table, name --results")
+        return format.write_trials(list(trials_of(load("results" if results is None else results))), old)
+    if results is not None:
+        raise InputError(f"--format {format.name} writes a table: export the results into one, then give --table")
+    assert format.write_table is not None
+    return format.write_table(load_table(table or table_path(GFX950)), old)
+
+
+def _file(place: Path, file: str) -> Path:
+    return place if file == WHOLE else place / file
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error}); restore it, or name another --output") from error
+
+
+@contextmanager
+def _only_writer(place: Path) -> Iterator[None]:
+    """Hold the lock of an output, so that two exports at once lose nothing."""
+    try:
+        if place.suffix == "":
+            place.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(writable_cache(default_cache() / "locks") / sha256(str(place.resolve()).encode()).hexdigest())
+        lock.acquire()
+    except OSError as error:
+        raise InputError(f"{place}: cannot be written ({error.strerror}); name another --output") from error
+    try:
+        yield
+    finally:
+        lock.release()

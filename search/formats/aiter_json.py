@@ -1,0 +1,238 @@
+"""AITER's JSON of Triton configurations: for each (N, K) of an operation, which knobs serve which M.
+
+Source: ``aiter/ops/triton/utils/gemm_config_utils.py`` and ``_triton_kernels/gemm/basic`` of AITER. A key ``M_LEQ_x``
+serves M up to x if x is one of the bounds of the operation, ``any`` the rest; K in a file's name counts logical
+elements. Older releases (0.1.7) have keys of words instead, each for a range that their loader fixes. The files hold no
+times, and a file without N and K in its name is a default for all shapes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kernels.device import GFX950, DeviceKey
+from kernels.families.stages import cdiv, round_up
+from kernels.problem import GemmShape
+from kernels.tables.rows import TableRow, TunedTable
+from search.formats.format import Format, LeftOut, Old, Reading, Trial, Written, judged, make_config, old_json
+
+BOUNDS: Final = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+PRESHUFFLED_BOUNDS: Final = (4, 8, 16, 31, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+LAST_M: Final = 2 * BOUNDS[-1]  # where a key without an upper end is taken to be tuned
+# The largest M of each word of the older files; a range ends where the next one begins.
+WORDS: Final[Mapping[str, int]] = {
+    "small": 31, "small_M16": 31, "medium_M32": 32, "medium_M64": 64, "medium_M128": 128, "large": 256,
+    "xlarge_M512": 512, "xlarge_M1024": 1024, "xlarge_M2048": 2048, "xlarge_M4096": 4096, "xlarge": LAST_M,
+}  # fmt: skip
+DEVICES: Final = {"gfx950": GFX950, "MI350X": GFX950, "MI300X": DeviceKey("gfx942", 304)}
+KNOBS: Final = {
+    "BLOCK_SIZE_M": "BLOCK_M", "BLOCK_SIZE_N": "BLOCK_N", "BLOCK_SIZE_K": "BLOCK_K", "GROUP_SIZE_M": "GROUP_M",
+    "num_warps": "num_warps", "num_stages": "num_stages", "waves_per_eu": "waves_per_eu",
+    "matrix_instr_nonkdim": "matrix_instr_nonkdim", "cache_modifier": "cache_modifier", "NUM_KSPLIT": "split_k",
+}  # fmt: skip
+IGNORED: Final = {"kpack", "SPLITK_BLOCK_SIZE"}  # set anew by the launcher, or read by no kernel for gfx950
+PROTOCOL: Final = "published by AITER without a time"
+_NAME = re.compile(
+    r"(?:(?P<device>MI\d+X|gfx\d+)-)?(?P<op>(?:FUSED-|BATCHED_)?(?:GEMM|FF)\w*(?:-[A-Za-z]\w*)*?)"
+    r"(?:-B=\d+)?(?:-N=(?P<N>\d+)-K=(?P<K>\d+)|(?P<other>-\w+=.*))?"
+)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One of AITER's operations that multiply by MXFP4 weights.
+
+    Args:
+        name: In the files' names.
+        whole: Family that runs it without a split of K.
+        split: Family that runs it with one.
+        bounds: M that a key can name.
+        rows: Whether a tuned table is written as this operation.
+    """
+
+    name: str
+    whole: str
+    split: str
+    bounds: tuple[int, ...] = BOUNDS
+    rows: bool = False
+
+    def family(self, split_k: int) -> str:
+        """Family of a configuration."""
+        return self.split if split_k > 1 else self.whole
+
+
+OPERATIONS: Final = {
+    op.name: op
+    for op in (
+        Operation("GEMM-AFP4WFP4", "staged_triton", "staged_triton"),
+        Operation("GEMM-AFP4WFP4_PRESHUFFLED", "staged_triton", "staged_triton", PRESHUFFLED_BOUNDS, rows=True),
+        Operation("GEMM-A16WFP4", "fused", "fused_splitk_workspace"),
+        Operation("GEMM-A16WFP4_PRESHUFFLED", "fused", "fused_splitk_workspace", rows=True),
+        Operation("GEMM_PREQUANT-AFP4WFP4", "fused", "fused_splitk_atomic"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What the path of a file says."""
+
+    operation: str
+    device: str
+    N: int | None
+    K: int | None
+
+    @classmethod
+    def of(cls, path: Path) -> _Place | None:
+        """None where the name is none of AITER's."""
+        parts = path.parts
+        nested = parts[-5:-1] if len(parts) > 4 and parts[-3] == "gemm" else ()
+        if path.stem == "DEFAULT" and nested:
+            return cls(nested[-1].upper().replace("GEMM_", "GEMM-", 1), nested[0], None, None)
+        match = _NAME.fullmatch(path.stem)
+        if match is None:
+            return None
+        name = match["op"] + (match["other"] or "") + ("-GLUON" if "gluon" in parts else "")
+        sizes = [None if match[size] is None else int(match[size]) for size in "NK"]
+        return cls(name, match["device"] or (nested[0] if nested else GFX950.arch), *sizes)
+
+
+def recognises(path: Path, text: str) -> bool:
+    """Whether the file has one of AITER's names."""
+    return path.suffix == ".json" and _Place.of(path) is not None
+
+
+def read(path: Path, text: str) -> Reading:
+    """A trial for each key that serves some M, at the largest M that it serves."""
+    content: Any = json.loads(text)
+    place = _Place.of(path)
+    if place is None or not isinstance(content, dict):
+        return Reading((), (LeftOut(path.name, "no configurations by M"),))
+    try:
+        operation, device = _operation(place)
+    except ValueError as error:
+        return Reading((), tuple(LeftOut(f"{path.name} {key}", str(error)) for key in content))
+    trials: list[Trial] = []
+    left_out: list[LeftOut] = []
+    for key, M in _served(content, operation.bounds):
+        try:
+            trials.append(judged(_trial(place, operation, device, M, content[key])))
+        except ValueError as error:
+            left_out.append(LeftOut(f"{path.name} {key}", str(error)))
+    return Reading(tuple(trials), tuple(left_out))
+
+
+def _operation(place: _Place) -> tuple[Operation, DeviceKey]:
+    if place.operation not in OPERATIONS:
+        raise ValueError("an operation that no family here computes")
+    if place.device not in DEVICES:
+        raise ValueError(f"for {place.device}, which is not supported")
+    if place.N is None or place.K is None:
+        raise ValueError("a default for every N and K, which names no shape")
+    return OPERATIONS[place.operation], DEVICES[place.device]
+
+
+def _served(content: Mapping[str, Any], bounds: tuple[int, ...]) -> Iterator[tuple[str, int | None]]:
+    """Each key and the largest M that it serves; None of a key that serves no M."""
+    for key in content:
+        bound = re.fullmatch(r"M_LEQ_(\d+)", key)
+        if key == "small" and "small_M16" in content:
+            yield key, 8
+        elif key in WORDS:
+            yield key, WORDS[key]
+        elif key == "any":
+            yield key, LAST_M
+        else:
+            yield key, int(bound[1]) if bound and int(bound[1]) in bounds else None
+
+
+def _trial(place: _Place, operation: Operation, device: DeviceKey, M: int | None, body: Any) -> Trial:
+    if M is None:
+        raise ValueError("a dead key: it is none of the bounds that the operation looks up")
+    if not isinstance(body, dict):
+        raise ValueError("no configuration")
+    unknown = sorted(body.keys() - KNOBS.keys() - IGNORED)
+    if unknown:
+        raise ValueError(f"knob {', '.join(unknown)} is unknown here")
+    assert place.N is not None and place.K is not None
+    values = {ours: body[theirs] for theirs, ours in KNOBS.items() if theirs in body}
+    values["cache_modifier"] = values.get("cache_modifier") or ""
+    split_k = effective_split(place.K, int(values["BLOCK_K"]), int(values.pop("split_k", 1)))
+    family = operation.family(split_k)
+    if family != "fused":
+        values["split_k"] = split_k
+    config = make_config(family, values)
+    return Trial(device, GemmShape(M, place.N, place.K), family, config, protocol=PROTOCOL, reason=PROTOCOL)
+
+
+def effective_split(K: int, block_k: int, split_k: int) -> int:
+    """Slices that AITER's launcher really makes: halved until slices of whole blocks divide K evenly."""
+    while split_k > 1 and K % round_up(cdiv(K, split_k), block_k):
+        split_k //= 2
+    return max(split_k, 1)
+
+
+def write_table(table: TunedTable, old: Old) -> Written:
+    """The rows of the families that AITER has an operation for, merged into its files by (N, K)."""
+    contents: dict[str, dict[str, Any]] = {}
+    added, replaced, left_out = 0, 0, []
+    for row in table.rows:
+        operation = _operation_of(row)
+        reason = _unsaid(row, operation, table.device)
+        if operation is None or reason:
+            left_out.append(LeftOut(str(row.shape), reason))
+            continue
+        name = f"{operation.name}-N={row.N}-K={row.K}.json"
+        if name not in contents:
+            contents[name] = old_json(old, name)
+        key = f"M_LEQ_{row.M}"
+        replaced, added = replaced + (key in contents[name]), added + (key not in contents[name])
+        contents[name][key] = _body(row)
+    files = {name: json.dumps(_in_order(content), indent=4) + "\n" for name, content in contents.items()}
+    return Written(files, added, replaced, tuple(left_out))
+
+
+def _operation_of(row: TableRow) -> Operation | None:
+    return next((op for op in OPERATIONS.values() if op.rows and row.family in (op.whole, op.split)), None)
+
+
+def _unsaid(row: TableRow, operation: Operation | None, device: DeviceKey) -> str:
+    """Why AITER's files cannot hold the row; "" where they can."""
+    values = row.config.to_dict()
+    if operation is None:
+        return f"{row.family} is no Triton operation of AITER"
+    if device.arch != GFX950.arch:
+        return f"AITER has no such operation for {device.arch}"
+    if row.M not in operation.bounds:
+        return f"{operation.name} looks up no M of {row.M}"
+    split_k = int(values.get("split_k", 1))
+    if effective_split(row.K, int(values["BLOCK_K"]), split_k) != split_k:
+        return f"AITER's launcher would not split K into {split_k}"
+    return ""
+
+
+def _body(row: TableRow) -> dict[str, Any]:
+    values = {"split_k": 1, **row.config.to_dict()}
+    return {
+        theirs: values[ours] if ours != "cache_modifier" else values[ours] or None for theirs, ours in KNOBS.items()
+    }
+
+
+def _in_order(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys by M, and ``any`` last, which AITER needs: what serves the largest M where no file had one."""
+    bounded = sorted((key for key in content if key.startswith("M_LEQ_")), key=lambda key: int(key[6:]))
+    rest = [key for key in content if key not in bounded and key != "any"]
+    last = content.get("any", content[bounded[-1]] if bounded else None)
+    return {**{key: content[key] for key in (*bounded, *rest)}, "any": last}
+
+
+FORMAT = Format(
+    "aiter-json", "AITER's Triton configurations by (N, K): rows of staged_triton and fused",
+    recognises, read, write_table,
+    lost="times, quantizer, num_xcds, and the tiles of the quantise and reduction kernels, which AITER fixes",
+)  # fmt: skip

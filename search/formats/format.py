@@ -1,0 +1,180 @@
+"""What a format of a neighbouring project is: how to recognise, read and write its files."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from kernels.config import KernelConfig
+from kernels.device import DeviceKey
+from kernels.errors import InputError
+from kernels.families import FAMILIES
+from kernels.problem import GemmShape
+from kernels.tables.rows import TunedTable
+from kernels.wording import counted, first_of
+
+NAMED = 4  # places of one reason that a line names
+WHOLE = ""  # name of the only file of a format that has one
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One configuration at one shape, as a file of a neighbouring project can hold it.
+
+    Args:
+        device: Where it ran, or is meant to run.
+        shape: Problem.
+        family: Of ``config``.
+        config: Knobs.
+        outcome: One of ``search.evaluation.OUTCOMES``.
+        time_us: Measured median; None where the file has no times.
+        predicted_us: By a model.
+        reason: Why the outcome is not ``ok``, or what is missing.
+        protocol: How the time was taken, in a few words.
+        started: ISO 8601, "" where unknown.
+        compile_s: Seconds, None where unknown.
+    """
+
+    device: DeviceKey
+    shape: GemmShape
+    family: str
+    config: KernelConfig
+    outcome: str = "ok"
+    time_us: float | None = None
+    predicted_us: float | None = None
+    reason: str = ""
+    protocol: str = ""
+    started: str = ""
+    compile_s: float | None = None
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A part of a file that was not taken, or of the results that a file cannot say.
+
+    Args:
+        where: Line, key or row.
+        reason: Why.
+    """
+
+    where: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a file says.
+
+    Args:
+        trials: What can be used here.
+        left_out: The rest.
+    """
+
+    trials: tuple[Trial, ...]
+    left_out: tuple[LeftOut, ...] = ()
+
+
+@dataclass(frozen=True)
+class Written:
+    """Files to write, not written yet.
+
+    Args:
+        files: Text by file name; :data:`WHOLE` where the format has one file.
+        added: Entries that were not there.
+        replaced: Entries that were.
+        left_out: What the format cannot say.
+    """
+
+    files: Mapping[str, str]
+    added: int = 0
+    replaced: int = 0
+    left_out: tuple[LeftOut, ...] = ()
+
+
+Old = Callable[[str], str | None]  # text of the file of this name that is there already
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format.
+
+    Args:
+        name: Word of ``export --format``.
+        summary: What it holds, for people.
+        recognises: Whether a file of this path, with this text, is one.
+        read: Its trials; None of a format that is only written.
+        write_table: A tuned table in this format, merged into the files that are there.
+        write_trials: Every trial of the results in this format.
+        lost: What of a row the format never says, for people; "" if nothing.
+    """
+
+    name: str
+    summary: str
+    recognises: Callable[[Path, str], bool] = lambda path, text: False
+    read: Callable[[Path, str], Reading] | None = None
+    write_table: Callable[[TunedTable, Old], Written] | None = None
+    write_trials: Callable[[Sequence[Trial], Old], Written] | None = None
+    lost: str = ""
+
+
+def old_json(old: Old, name: str, parse: Callable[[str], Any] = json.loads) -> dict[str, Any]:
+    """The mapping in the file ``name`` that is there already; empty where none is.
+
+    Raises:
+        InputError: It holds something else.
+    """
+    try:
+        content = parse(old(name) or "{}")
+    except ValueError as error:
+        raise InputError(f"{name}: cannot be read ({error}); a torn file? restore it, or remove it") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{name}: holds no mapping; name another --output")
+    return content
+
+
+def grouped(left_out: Sequence[LeftOut]) -> list[str]:
+    """One line for each reason: how many, why, and the first few places."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for one in left_out:
+        places[one.reason].append(one.where)
+    ordered = sorted(places.items(), key=lambda item: -len(item[1]))
+    return [f"{counted(len(where), 'entry').replace('entrys', 'entries')}: {reason} ({first_of(where, NAMED)})"
+            for reason, where in ordered]  # fmt: skip
+
+
+def make_config(family: str, values: Mapping[str, Any]) -> KernelConfig:
+    """Configuration of ``family``; knobs that are not given have their defaults.
+
+    Raises:
+        ValueError: A knob that the family does not have, or a value that the knob cannot have.
+    """
+    config_type = FAMILIES[family].config_type
+    hints = get_type_hints(config_type)
+    for name, value in values.items():
+        if name not in {field.name for field in fields(config_type)}:
+            raise ValueError(f"{family} has no knob {name}")
+        if not _fits(value, hints[name]):
+            raise ValueError(f"{name} = {value!r} is no value that {family} knows")
+    return FAMILIES[family].config(values)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    return type(value) is hint
+
+
+def judged(trial: Trial) -> Trial:
+    """``trial``, whose configuration may run its shape.
+
+    Raises:
+        ValueError: Why it may not.
+    """
+    refusal = trial.config.check(trial.shape, trial.device)
+    if refusal is not None:
+        raise ValueError(refusal)
+    return trial

@@ -1,0 +1,43 @@
+"""Two sets of winners side by side, in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from search.report.closing import compact
+from search.results.against import Best, Comparison, signed, total_line
+from search.terminal import TextTable, print_table
+
+NUMBERS = ("before us", "now us", "change")
+HEADER = ("shape", *NUMBERS, "verdict", "before", "now", "confidence")
+
+
+def print_comparison(comparisons: Sequence[Comparison], console: Console) -> None:
+    """Print a row for each shape that both have, and the sum in one line."""
+    if comparisons:
+        rows = tuple(_cells(one) for one in comparisons)
+        several = len({one.ours.device for one in comparisons}) > 1
+        devices = tuple(
+            (f"{one.ours.device} {one.ours.shape}" if several else str(one.ours.shape)) for one in comparisons
+        )
+        named = tuple((device, *row) for device, row in zip(devices, rows, strict=True))
+        print_table(TextTable(HEADER, named, right=frozenset(NUMBERS)), console)
+    console.print(total_line(comparisons), soft_wrap=True)
+
+
+def _cells(one: Comparison) -> tuple[str, ...]:
+    same = (one.ours.family, one.ours.config) == (one.theirs.family, one.theirs.config)
+    return (
+        f"{one.theirs.cost_us:.2f}", f"{one.ours.cost_us:.2f}", _change(one), one.verdict, _words(one.theirs),
+        "the same" if same else _words(one.ours), one.confidence,
+    )  # fmt: skip
+
+
+def _change(one: Comparison) -> str:
+    return "" if one.verdict == "not comparable" else signed(one.change)
+
+
+def _words(best: Best) -> str:
+    return f"{best.family} {compact(best.config)}"

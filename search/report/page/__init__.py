@@ -1,0 +1,96 @@
+"""The report: one HTML file that needs no network, with everything that a sweep found out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+
+from kernels.disk import write_atomically
+from kernels.errors import InputError
+from kernels.wording import counted
+from search.report.page.sections import all_of
+from search.results.against import Comparison
+from search.results.winners import shapes_of, winners
+
+TEMPLATE = Path(__file__).with_name("page.html")
+SECTIONS = {
+    "winners": "Winners", "shapes": "Each search", "against": "Against", "roofline": "Roofline", "ladders": "M ladders",
+    "regret": "Regret", "failures": "Failures", "environment": "Environment",
+}  # fmt: skip
+
+
+def write_report(
+    frame: pd.DataFrame,
+    path: Path,
+    *,
+    against: Sequence[Comparison] | None = None,
+    gains: Sequence[str] = (),
+    regrets: Sequence[str] = (),
+) -> None:
+    """Write the report of ``frame``.
+
+    Args:
+        frame: Results with all columns.
+        path: HTML file.
+        against: Comparison with other results, a table or a published file.
+        gains: Lines that say what a model gains.
+        regrets: Lines about rows that serve smaller M than their own.
+
+    Raises:
+        InputError: No plotly, no trials, or a file that cannot be written.
+    """
+    if find_spec("plotly") is None:
+        raise InputError("the report needs plotly; pip install 'mxfp4-tune[report]'")
+    if not len(frame):
+        raise InputError("the results hold no trial; run `sweep` first")
+    write_atomically(path, render(frame, against, gains, regrets).encode())
+
+
+def render(
+    frame: pd.DataFrame, against: Sequence[Comparison] | None, gains: Sequence[str], regrets: Sequence[str]
+) -> str:
+    """Text of the report."""
+    from plotly.offline import get_plotlyjs  # an extra, see write_report
+
+    best = winners(frame)
+    parts = all_of(frame, best, against, regrets)
+    devices = ", ".join(sorted({str(device) for device, _ in shapes_of(frame)}))
+    shapes = counted(len(shapes_of(frame)), "shape")
+    values = {
+        "title": f"MXFP4 GEMM search on {escape(devices)}",
+        "subtitle": f"{counted(len(frame), 'trial')} of {shapes}; {escape(_dates(frame))}",
+        "gain": "<br>".join(map(escape, gains)),
+        "links": "".join(f'<a href="#{name}">{SECTIONS[name]}</a>' for name in parts.html),
+        "body": "".join(map(_section, parts.html, parts.html.values())),
+        "data": _json(parts.fixed, parts.shapes),
+        "plotly": get_plotlyjs(),
+    }  # fmt: skip
+    text = TEMPLATE.read_text(encoding="utf-8")
+    for name, value in values.items():
+        text = text.replace("{{" + name + "}}", value)
+    return text
+
+
+def _section(name: str, content: str) -> str:
+    return f'<section id="{name}"><h2>{SECTIONS[name]}</h2>{content}</section>'
+
+
+def _dates(frame: pd.DataFrame) -> str:
+    days = sorted(str(started)[:10] for started in frame["started"].dropna() if started)
+    return f"{days[0]} to {days[-1]}" if days else "without dates"
+
+
+def _json(fixed: Mapping[str, str], shapes: Mapping[str, Mapping[str, str | None]]) -> str:
+    """Figures, which are JSON already, and texts, as one JSON value that cannot end its script element."""
+    texts = {
+        name: ", ".join(f'"{part}": {"null" if value is None else value}' for part, value in parts.items())
+        for name, parts in shapes.items()
+    }
+    shape_items = ", ".join(f"{json.dumps(name)}: {{{text}}}" for name, text in texts.items())
+    fixed_items = ", ".join(f"{json.dumps(name)}: {figure}" for name, figure in fixed.items())
+    return f'{{"fixed": {{{fixed_items}}}, "shapes": {{{shape_items}}}}}'.replace("</", "<\\/")

@@ -1,0 +1,222 @@
+"""Sections of the report as HTML, and the charts that belong to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from kernels.device import DeviceKey
+from kernels.families.defaults import default_choice
+from kernels.problem import GemmShape
+from search.report.closing import Summary, compact, summarize
+from search.report.page import figures
+from search.results.against import Comparison, signed, total_line
+from search.results.winners import Winner, config_of, slowdowns
+
+TIES = 20  # rows of a table of equals
+TIE = 0.005  # part of the winner's time inside which a trial is listed beside it
+FAILURES = 200  # lines of the table of failures
+FACTS = (
+    "protocol", "model", "triton", "torch", "rocm_or_cuda", "device_name", "driver", "source_hash", "gpu_notes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The report in pieces.
+
+    Args:
+        html: Sections by name.
+        fixed: Charts that are always shown, JSON by the id of their place.
+        shapes: Charts and ties of each shape, JSON by part.
+    """
+
+    html: Mapping[str, str]
+    fixed: Mapping[str, str]
+    shapes: Mapping[str, Mapping[str, str | None]]
+
+
+def all_of(
+    frame: pd.DataFrame, best: Sequence[Winner], against: Sequence[Comparison] | None, regrets: Sequence[str]
+) -> Parts:
+    """Everything that the report shows."""
+    summaries = summarize(frame, best)
+    ladders = _ladders(frame, best)
+    html = {
+        "winners": _winners(summaries, sorted({str(name) for name in frame["family"].unique()})),
+        "shapes": _shapes(summaries),
+        **({"against": _against(against)} if against is not None else {}),
+        "roofline": '<div class="chart" id="roofline-chart"></div>',
+        "ladders": _places(ladders) if ladders else "<p>No (N, K) has winners at several M.</p>",
+        "regret": _regret(regrets),
+        "failures": _failures(frame),
+        "environment": _environment(frame),
+    }  # fmt: skip
+    fixed = {"roofline-chart": figures.roofline(best), **ladders}
+    return Parts(html, fixed, {_name(s): _search(frame, s) for s in summaries})
+
+
+def _places(charts: Iterable[str]) -> str:
+    return '<div class="charts">' + "".join(f'<div class="chart" id="{name}"></div>' for name in charts) + "</div>"
+
+
+def _name(summary: Summary) -> str:
+    return f"{summary.device} {summary.shape}"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = (), attributes: str = "") -> str:
+    """HTML table; cells are escaped, columns in ``right`` are numbers."""
+    numbers = [' class="n"' if name in right else "" for name in header]
+    head = "".join(f"<th{n}>{escape(name)}</th>" for name, n in zip(header, numbers, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f"<td{n}>{escape(cell)}</td>" for cell, n in zip(row, numbers, strict=True)) + "</tr>"
+        for row in rows
+    )
+    return f'<div class="wide"><table{attributes}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _winners(summaries: Sequence[Summary], families: Sequence[str]) -> str:
+    boxes = "".join(
+        f'<label><input type="checkbox" name="family" value="{escape(name)}" checked> {escape(name)}</label>'
+        for name in families
+    )
+    header = ("shape", "family", "configuration", "us", "evidence", "roofline", "margin", "outcomes")
+    text = table(header, map(_winner_cells, summaries), ("us", "roofline", "margin"), ' id="winners"')
+    several = len({summary.device for summary in summaries}) > 1
+    for summary in summaries:  # what a filter and a click read
+        family = summary.winner.family if summary.winner else ""
+        name = _name(summary) if several else str(summary.shape)
+        mark = f'<tr data-shape="{escape(_name(summary))}" data-family="{escape(family)}"><td>{escape(name)}</td>'
+        text = text.replace(f"<tr><td>{summary.shape}</td>", mark, 1)
+    return (
+        '<div class="filters"><input type="search" id="find" placeholder="filter: 2112, fused, warps 4 …" '
+        f'aria-label="filter winners">{boxes}<span class="dim" id="count"></span></div>{text}'
+    )
+
+
+def _winner_cells(summary: Summary) -> tuple[str, ...]:
+    outcomes = ", ".join(f"{count} {name}" for name, count in summary.outcomes.items())
+    winner = summary.winner
+    if winner is None:
+        return str(summary.shape), "no winner", "", "", "", "", "", outcomes
+    return (
+        str(summary.shape), winner.family, compact(winner.config), f"{winner.cost_us:.2f}",
+        winner.evidence, percent(winner.roofline_fraction), percent(winner.margin), outcomes,
+    )  # fmt: skip
+
+
+def percent(part: float | None) -> str:
+    """A part of one as text."""
+    return "" if part is None else f"{100 * part:.1f} %"
+
+
+def _shapes(summaries: Sequence[Summary]) -> str:
+    options = "".join(f"<option>{escape(_name(summary))}</option>" for summary in summaries)
+    charts = "".join(
+        f'<div class="chart{" full" if part == "knobs" else ""}" id="search-{part}"></div>'
+        for part in ("history", "families", "knobs", "importance")
+    )
+    return (
+        f'<div class="filters"><select id="shape" aria-label="shape">{options}</select></div>'
+        f'<div class="charts">{charts}<div id="ties"></div></div>'
+    )
+
+
+def _search(frame: pd.DataFrame, summary: Summary) -> dict[str, str | None]:
+    rows = rows_of(frame, summary.device, summary.shape).sort_values(["started", "trial"], kind="stable")
+    family = summary.winner.family if summary.winner else ""
+    return {
+        "history": figures.history(rows, summary.winner),
+        "families": figures.families(rows),
+        "knobs": figures.knobs(rows, family),
+        "importance": figures.importance(rows, family),
+        "ties": json.dumps(_ties(rows, summary.winner)),
+    }
+
+
+def rows_of(frame: pd.DataFrame, device: DeviceKey, shape: GemmShape) -> pd.DataFrame:
+    """The trials of one device and shape."""
+    key = {"arch": device.arch, "cu_count": device.cu_count, "M": shape.M, "N": shape.N, "K": shape.K}
+    for name, value in key.items():
+        frame = frame[(frame[name] == value).fillna(False)]
+    return frame
+
+
+def _ties(rows: pd.DataFrame, winner: Winner | None) -> str:
+    if winner is None:
+        return "<p>No winner.</p>"
+    costs = figures.cost_us(rows)
+    same = (rows["outcome"] == "ok").fillna(False) & (rows["evidence"] == winner.evidence).fillna(False)
+    near = rows[same & (costs <= winner.cost_us * (1 + TIE))].assign(us=costs).sort_values("us")
+    cells = [(str(row["family"]), compact(config_of(row)), f"{row['us']:.4f}") for _, row in near.head(TIES).iterrows()]
+    heading = f"<p>{len(near)} within {percent(TIE)} of the winner" + (
+        f", {TIES} shown</p>" if len(near) > TIES else "</p>"
+    )
+    return heading + table(("family", "configuration", "us"), cells, ("us",))
+
+
+def _ladders(frame: pd.DataFrame, best: Sequence[Winner]) -> dict[str, str]:
+    """A chart for each (device, N, K, evidence) with several M."""
+    default_us = _default_us(frame, best)
+    groups: dict[tuple[Any, ...], list[Winner]] = {}
+    for winner in best:
+        groups.setdefault((winner.device, winner.shape.N, winner.shape.K, winner.evidence), []).append(winner)
+    several = [members for members in groups.values() if len(members) > 1]
+    return {f"ladder-{i}": figures.ladder(members, default_us) for i, members in enumerate(several)}
+
+
+def _default_us(frame: pd.DataFrame, best: Sequence[Winner]) -> dict[Any, float]:
+    """Time of the untuned default by the winner's row, where it was tried and can be compared."""
+    known = slowdowns(frame, lambda device, shape: (default_choice(shape, device),))
+    found: dict[Any, float] = {}
+    for winner in best:
+        for part in known.get((winner.device, winner.shape), {}).values():
+            found[winner.row] = winner.cost_us * (1 + part)
+    return found
+
+
+def _against(comparisons: Sequence[Comparison]) -> str:
+    header = ("shape", "before us", "now us", "change", "verdict", "before", "now", "confidence")
+    cells = map(_comparison_cells, comparisons)
+    text = table(header, cells, ("before us", "now us", "change"))
+    for word in ("faster", "slower"):
+        text = text.replace(f"<td>{word}</td>", f'<td class="{word}">{word}</td>')
+    return f"<p>{escape(total_line(comparisons))}</p>{text}"
+
+
+def _comparison_cells(one: Comparison) -> tuple[str, ...]:
+    change = "" if one.verdict == "not comparable" else signed(one.change)
+    return (
+        str(one.ours.shape), f"{one.theirs.cost_us:.2f}", f"{one.ours.cost_us:.2f}", change, one.verdict,
+        f"{one.theirs.family} {compact(one.theirs.config)}", f"{one.ours.family} {compact(one.ours.config)}",
+        one.confidence,
+    )  # fmt: skip
+
+
+def _regret(lines: Sequence[str]) -> str:
+    if not lines:
+        return "<p>The results hold no winner's configuration at the smaller M that it would serve.</p>"
+    return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+
+
+def _failures(frame: pd.DataFrame) -> str:
+    bad = frame[(frame["outcome"] != "ok").fillna(True)]
+    if not len(bad):
+        return "<p>Nothing failed.</p>"
+    counts = bad.fillna({"reason": ""}).groupby(["outcome", "family", "reason"]).size().sort_values(ascending=False)
+    entries: Any = counts.head(FAILURES).items()
+    return table(("outcome", "family", "why", "trials"), [(*key, str(n)) for key, n in entries], ("trials",))
+
+
+def _environment(frame: pd.DataFrame) -> str:
+    rows = []
+    for name in FACTS:
+        values = sorted(map(str, frame[name].dropna().unique()))
+        if values:
+            rows.append((name, ", ".join(values)))
+    return table(("what", "values"), rows)

@@ -23,7 +23,14 @@ def default_choice(shape: GemmShape, device: DeviceKey) -> tuple[str, TileConfig
     quantizer, a_operand = _quantizer(device), _a_operand(device)
     if shape.M >= STAGED_FROM_M:
         return "staged_triton", StagedConfig(
-            BLOCK_M=64, BLOCK_N=128, BLOCK_K=256, GROUP_M=4, num_warps=4, num_stages=2, quantizer=quantizer
+            BLOCK_M=64,
+            BLOCK_N=128,
+            BLOCK_K=256,
+            GROUP_M=4,
+            num_warps=4,
+            num_stages=2,
+            quantizer=quantizer,
+            a_operand=a_operand,
         )
     block_m = 16 if shape.M <= 16 else 32
     tiles = -(-shape.M // block_m) * -(-shape.N // 64)

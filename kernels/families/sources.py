@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 TRITON_SOURCES: Final = (
-    "config.py", "families/fused.py", "families/stages.py", "triton/gemm.py", "triton/quantize.py", "triton/tiles.py",
+    "config.py", "families/fused.py", "families/stages.py", "triton/decoded.py",
+    "triton/gemm.py", "triton/quantize.py", "triton/tiles.py",
 )  # fmt: skip
 HIP_SOURCES: Final = (
     *TRITON_SOURCES, "hip/gemm.hip", "hip/gemm_device.h", "hip/gemm_loop.h", "hip/gemm_operands.h", "hip/gemm_step.h",

@@ -10,11 +10,12 @@ from kernels.launches.kernels import HipKernel
 from kernels.launches.program import Buffer, KernelCall, Program, Role
 from kernels.mxfp4.layouts import padded_scale_shape
 from kernels.problem import BLOCK, GemmShape
-from kernels.triton.gemm import reduce_kernel, zero_kernel
+from kernels.triton.gemm import reduce_kernel, round_kernel, zero_kernel
 from kernels.triton.quantize import quantize_kernel
 
 ZERO_BLOCK = 2048  # elements that one program clears
 INT32_SPAN = 1 << 31
+VALUES_K = 128  # rows of rounded values are padded to a multiple: the order of the product mixes so many
 
 
 def round_up(value: int, multiple: int) -> int:
@@ -74,6 +75,24 @@ def quantize_call(shape: GemmShape, block_m: int, block_k: int, quantizer: str, 
         {"a_ptr": "a", "codes_ptr": "a_codes", "scale_ptr": "a_scale", "M": shape.M, "stride_am": stride_am},
         {"K": shape.K, "BLOCK_M": block_m, "BLOCK_K": block_k,
          "QUANTIZER": quantizer, "WIDE_OFFSETS": is_wide(round_up(shape.M, 256) * stride_am)},
+        RowCoverage(shape.K, block_m, block_k),
+        {"num_warps": 4},
+    )  # fmt: skip
+
+
+def values_buffer(shape: GemmShape) -> Buffer:
+    """A once it is rounded to MXFP4 values, in the order of ``kernels.triton.decoded``."""
+    return Buffer("a_values", "bf16", (shape.M, round_up(shape.K, VALUES_K)), "workspace")
+
+
+def round_call(shape: GemmShape, block_m: int, block_k: int, stride_am: int) -> KernelCall:
+    """Round A to the buffer of values, a tile [block_m, block_k] a program."""
+    return KernelCall(
+        round_kernel,
+        (cdiv(shape.M, block_m) * cdiv(shape.K, block_k), 1, 1),
+        {"a_ptr": "a", "values_ptr": "a_values", "M": shape.M, "stride_am": stride_am},
+        {"K": shape.K, "BLOCK_M": block_m, "BLOCK_K": block_k,
+         "WIDE_OFFSETS": is_wide(round_up(shape.M, 256) * max(stride_am, round_up(shape.K, VALUES_K)))},
         RowCoverage(shape.K, block_m, block_k),
         {"num_warps": 4},
     )  # fmt: skip

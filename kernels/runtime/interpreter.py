@@ -1,11 +1,13 @@
 """What Triton's CPU interpreter (``TRITON_INTERPRET=1``) needs to run these kernels and does not bring itself.
 
-Two operations are added to its builder: the FP4 conversion of gfx950, given as inline assembly, and, where the
-installed Triton has none (3.6), the product of scaled operands.
+Three operations are added to its builder: the FP4 conversion of gfx950, given as inline assembly, the product of bf16,
+and, where the installed Triton has none (3.6), the product of scaled operands.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -88,6 +90,20 @@ def _create_dot_scaled(
     return TensorHandle((product + rest[-1].data).astype(np.float32), tl.float32)
 
 
+def _dot_of_bf16(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """``plain`` and the product of bf16, whose bits Triton's own interpreter multiplies as integers (3.6 to 3.9)."""
+
+    @wraps(plain)
+    def create_dot(builder: Any, a: Any, b: Any, d: Any, *rest: Any) -> Any:
+        from triton.runtime.interpreter import TensorHandle
+
+        if a.dtype.scalar != tl.bfloat16:
+            return plain(builder, a, b, d, *rest)
+        return TensorHandle((_values(a, None) @ _values(b, None) + d.data).astype(np.float32), tl.float32)
+
+    return create_dot
+
+
 def interpreting() -> bool:
     """Whether kernels run through the interpreter: it was switched on before ``kernels`` was imported."""
     from kernels.triton.gemm import fused_gemm_kernel
@@ -102,3 +118,5 @@ def install() -> None:
     InterpreterBuilder.create_inline_asm = _create_inline_asm
     if not hasattr(InterpreterBuilder, "create_dot_scaled"):
         InterpreterBuilder.create_dot_scaled = _create_dot_scaled
+    if not hasattr(InterpreterBuilder.create_dot, "__wrapped__"):
+        InterpreterBuilder.create_dot = _dot_of_bf16(InterpreterBuilder.create_dot)

@@ -5,8 +5,16 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.triton.quantize import fake_quantize_tile, quantize_tile
-from kernels.triton.tiles import load_scale_tile, load_weight_tile, store_tile, tile_of_program
+from kernels.triton.decoded import decode_weight_tile, in_product_order, round_tile
+from kernels.triton.quantize import quantize_tile
+from kernels.triton.tiles import (
+    load_scale_tile,
+    load_weight_runs,
+    steps_of_split,
+    store_tile,
+    tile_of_program,
+    unshuffled,
+)
 
 
 @triton.jit(do_not_specialize=["M"])
@@ -22,28 +30,33 @@ def fused_gemm_kernel(
     """C[M, N] (or one K slice of it) = Q(A[M, K]) @ B[N, K].T for bf16 A and shuffled MXFP4 B.
 
     Each program multiplies a [BLOCK_M, BLOCK_N] tile over its share of K. A split with no share stores zeros.
-    A_OPERAND ``bf16`` multiplies the values of Q(A) as bf16, which holds them exactly, where no FP4 unit exists.
+    A_OPERAND ``bf16`` multiplies the values of both operands as bf16, where no FP4 unit exists.
     """
     pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
     row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
     offs_k = tl.arange(0, BLOCK_K)
-    SHARE: tl.constexpr = ((K + BLOCK_K - 1) // BLOCK_K + SPLIT_K - 1) // SPLIT_K * BLOCK_K
-    start = split * SHARE
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in tl.range(start, tl.minimum(start + SHARE, K), BLOCK_K):
+    first, last = steps_of_split(split, (K + BLOCK_K - 1) // BLOCK_K, SPLIT_K)
+    if A_OPERAND == "bf16":
+        acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
+    else:
+        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in tl.range(first * BLOCK_K, last * BLOCK_K, BLOCK_K):
         inside = tl.broadcast_to((offs_m < M)[:, None], (BLOCK_M, BLOCK_K))
         if K % BLOCK_K != 0:
             inside = inside & (offs_k < K - k)[None, :]
         a = tl.load(a_ptr + row * stride_am + (k + offs_k)[None, :], mask=inside, other=0.0)
-        b = load_weight_tile(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
+        runs = load_weight_runs(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
         b_scale = load_scale_tile(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
         if A_OPERAND == "bf16":
-            values = fake_quantize_tile(a, BLOCK_M, BLOCK_K)
-            acc = tl.dot_scaled(values, None, "bf16", b, b_scale, "e2m1", acc)
+            values = in_product_order(round_tile(a, BLOCK_M, BLOCK_K), BLOCK_M, BLOCK_K)
+            acc = tl.dot(decode_weight_tile(runs, b_scale, BLOCK_N, BLOCK_K), tl.trans(values), acc)
         else:
             codes, scale = quantize_tile(a, BLOCK_M, BLOCK_K, QUANTIZER)
+            b = unshuffled(runs, BLOCK_N, BLOCK_K)
             acc = tl.dot_scaled(codes, scale, "e2m1", b, b_scale, "e2m1", acc)
+    if A_OPERAND == "bf16":
+        acc = tl.trans(acc)
     store_tile(acc, out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, STORE, WIDE_OFFSETS)
 
 
@@ -61,19 +74,68 @@ def staged_gemm_kernel(
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
     row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
     offs_kb = tl.arange(0, BLOCK_K // 2)
-    SHARE: tl.constexpr = ((K + BLOCK_K - 1) // BLOCK_K + SPLIT_K - 1) // SPLIT_K * BLOCK_K
-    start = split * SHARE
+    first, last = steps_of_split(split, (K + BLOCK_K - 1) // BLOCK_K, SPLIT_K)
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in tl.range(start, tl.minimum(start + SHARE, K), BLOCK_K):
+    for k in tl.range(first * BLOCK_K, last * BLOCK_K, BLOCK_K):
         inside = tl.broadcast_to((offs_m < M)[:, None], (BLOCK_M, BLOCK_K // 2))
         if K % BLOCK_K != 0:
             inside = inside & (offs_kb < (K - k) // 2)[None, :]
         codes = tl.load(codes_ptr + row * (K // 2) + (k // 2 + offs_kb)[None, :], mask=inside, other=0)
         scale = load_scale_tile(a_scale_ptr, pid_m, k, K, BLOCK_M, BLOCK_K, "", WIDE_OFFSETS)
-        b = load_weight_tile(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
+        runs = load_weight_runs(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
         b_scale = load_scale_tile(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
-        acc = tl.dot_scaled(codes, scale, "e2m1", b, b_scale, "e2m1", acc)
+        acc = tl.dot_scaled(codes, scale, "e2m1", unshuffled(runs, BLOCK_N, BLOCK_K), b_scale, "e2m1", acc)
     store_tile(acc, out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, STORE, WIDE_OFFSETS)
+
+
+@triton.jit(do_not_specialize=["M"])
+def round_kernel(
+    a_ptr, values_ptr,
+    M, stride_am,
+    K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
+):  # fmt: skip
+    """Round a [BLOCK_M, BLOCK_K] tile of A to its MXFP4 values, bf16 [M, K padded to 128] in the order of the product.
+
+    BLOCK_K is a multiple of 128; pads become 0.
+    """
+    PADDED_K: tl.constexpr = (K + 127) // 128 * 128
+    pid = tl.program_id(0)
+    num_k: tl.constexpr = (K + BLOCK_K - 1) // BLOCK_K
+    offs_m = (pid // num_k) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_k = (pid % num_k) * BLOCK_K + tl.arange(0, BLOCK_K)
+    row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
+    inside = (offs_m < M)[:, None]
+    a = tl.load(a_ptr + row * stride_am + offs_k[None, :], mask=inside & (offs_k < K)[None, :], other=0.0)
+    values = in_product_order(round_tile(a, BLOCK_M, BLOCK_K), BLOCK_M, BLOCK_K)
+    tl.store(values_ptr + row * PADDED_K + offs_k[None, :], values, mask=inside & (offs_k < PADDED_K)[None, :])
+
+
+@triton.jit(do_not_specialize=["M"])
+def decoded_gemm_kernel(
+    values_ptr, b_ptr, b_scale_ptr, out_ptr,
+    M, stride_om,
+    N: tl.constexpr, K: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr, NUM_XCDS: tl.constexpr, SPLIT_K: tl.constexpr,
+    CACHE: tl.constexpr, STORE: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
+):  # fmt: skip
+    """C[M, N] (or one K slice of it) = A @ B.T for the values of ``round_kernel`` and shuffled MXFP4 B."""
+    PADDED_K: tl.constexpr = (K + 127) // 128 * 128
+    pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
+    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
+    offs_k = tl.arange(0, BLOCK_K)
+    first, last = steps_of_split(split, (K + BLOCK_K - 1) // BLOCK_K, SPLIT_K)
+    acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
+    for k in tl.range(first * BLOCK_K, last * BLOCK_K, BLOCK_K):
+        inside = tl.broadcast_to((offs_m < M)[:, None], (BLOCK_M, BLOCK_K))
+        if PADDED_K % BLOCK_K != 0:
+            inside = inside & (offs_k < PADDED_K - k)[None, :]
+        values = tl.load(values_ptr + row * PADDED_K + (k + offs_k)[None, :], mask=inside, other=0.0)
+        runs = load_weight_runs(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
+        b_scale = load_scale_tile(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
+        acc = tl.dot(decode_weight_tile(runs, b_scale, BLOCK_N, BLOCK_K), tl.trans(values), acc)
+    store_tile(tl.trans(acc), out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, STORE, WIDE_OFFSETS)
 
 
 @triton.jit(do_not_specialize=["elements"])

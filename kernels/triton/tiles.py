@@ -42,15 +42,20 @@ def tile_of_program(
 
 
 @triton.jit
-def load_weight_tile(
+def steps_of_split(split, STEPS: tl.constexpr, SPLIT_K: tl.constexpr):
+    """First and last (exclusive) of the STEPS along K that this split takes; shares differ by one step at most."""
+    return split * STEPS // SPLIT_K, (split + 1) * STEPS // SPLIT_K
+
+
+@triton.jit
+def load_weight_runs(
     b_ptr, pid_n, k,
     N: tl.constexpr, K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     CACHE: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
 ):  # fmt: skip
-    """Packed weight tile [BLOCK_K//2, BLOCK_N] from the shuffled layout; 0 outside of N and K.
+    """Packed weight tile as it lies in memory, [BLOCK_N//16, BLOCK_K//2*16] bytes; 0 outside of N and K.
 
-    A group of 16 rows is contiguous in memory, so the tile is a few long runs: it is loaded as such and the
-    shuffle is undone in registers.
+    A group of 16 rows is contiguous in the shuffled layout, so the tile is a few long runs.
     """
     GROUPS: tl.constexpr = BLOCK_N // 16
     RUN: tl.constexpr = BLOCK_K // 2 * 16
@@ -59,11 +64,16 @@ def load_weight_tile(
     row = offs_g.to(tl.int64) if WIDE_OFFSETS else offs_g
     pointers = b_ptr + row[:, None] * (K * 8) + offs_b[None, :]
     if N % BLOCK_N == 0 and K % BLOCK_K == 0:
-        tile = tl.load(pointers, cache_modifier=CACHE)
+        return tl.load(pointers, cache_modifier=CACHE)
     else:
         mask = (offs_g < N // 16)[:, None] & (offs_b < K * 8)[None, :]
-        tile = tl.load(pointers, mask=mask, other=0, cache_modifier=CACHE)
-    tile = tl.reshape(tile, (GROUPS, BLOCK_K // 64, 2, 16, 16))
+        return tl.load(pointers, mask=mask, other=0, cache_modifier=CACHE)
+
+
+@triton.jit
+def unshuffled(runs, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    """Packed weight tile [BLOCK_K//2, BLOCK_N] from its runs; the shuffle is undone in registers."""
+    tile = tl.reshape(runs, (BLOCK_N // 16, BLOCK_K // 64, 2, 16, 16))
     return tl.reshape(tl.permute(tile, (1, 2, 4, 0, 3)), (BLOCK_K // 2, BLOCK_N))
 
 

@@ -33,6 +33,7 @@ BENCHMARK_SHAPES = tuple(
 TEST_SHAPES = tuple(
     GemmShape(*sizes) for sizes in ((8, 2112, 7168), (16, 3072, 1536), (64, 3072, 1536), (256, 2880, 512))
 )
+TARGET_INFO = "triton.language.target_info"  # what a kernel asks of its target
 _HEADER = '''\
 """MXFP4 GEMM for the GPU MODE problem amd-mxfp4-mm, generated from a table of tuned configurations for {device}."""
 
@@ -133,6 +134,8 @@ class _Sources:
         for name, value in _globals(source, function.__globals__):
             if isinstance(value, KernelInterface):
                 self.add(value, where)
+            elif getattr(value, "__module__", "") == TARGET_INFO:
+                self._constants[name] = f"from {TARGET_INFO} import {name}\n"
             elif isinstance(value, tl.constexpr):
                 self._constants[name] = f"{name} = tl.constexpr({value.value!r})\n"
         self._functions[function.__name__] = source

@@ -143,12 +143,17 @@ def test_the_hardware_quantiser_is_refused_where_there_is_no_such_instruction() 
 
 
 @pytest.mark.parametrize("name", TRITON)
-def test_bf16_operands_are_for_fused_kernels_on_devices_without_an_fp4_unit(name: str) -> None:
+def test_bf16_operands_are_for_devices_without_an_fp4_unit(name: str) -> None:
     shape = GemmShape(16, 2112, 7168)
     config = FAMILIES[name].config({"quantizer": "software", "a_operand": "bf16"})
     assert "FP4 matrix unit" in (config.check(shape, GFX950) or "")
-    refused = config.check(shape, DeviceKey("sm_90", 132))
-    assert refused is None if name != "staged_triton" else "packed e2m1" in (refused or "")
+    assert config.check(shape, DeviceKey("sm_90", 132)) is None
+
+
+def test_rounded_values_are_stored_128_of_k_at_a_time() -> None:
+    config = StagedConfig(quantizer="software", a_operand="bf16", BLOCK_K=64)
+    refused = config.check(GemmShape(16, 2112, 7168), DeviceKey("sm_90", 132))
+    assert "BLOCK_K=64 and QUANT_BLOCK_K=256 must be multiples of 128" in (refused or "")
 
 
 def test_families_whose_order_of_sums_varies_say_so() -> None:

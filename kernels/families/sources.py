@@ -22,22 +22,7 @@ CODE_OBJECT_SOURCES: Final = (*HIP_SOURCES, "rocm/code_object_launch.py", "rocm/
 HEX_DIGITS: Final = 12
 STUDY: Final = "study"  # stands for all families together: what the name of a study holds
 # Sources that were rearranged and make the same: the hash before, and what it is now, by family.
-REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
-    {
-        "e36e5b793d48": {
-            "fused": "689558398002",
-            "fused_splitk_atomic": "689558398002",
-            "fused_splitk_workspace": "689558398002",
-            "staged_triton": "994f162acdd9",
-        },
-        "1a4e71479a4e": {
-            "staged_hip": "d62ed9592274",
-            "staged_ck": "7f7472422c2c",
-            "aiter": "2cff87ee285e",
-            "study": "fbc093fa265c",
-        },
-    }
-)
+REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 
 
 @cache

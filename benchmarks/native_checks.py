@@ -210,7 +210,7 @@ def code_object_run_checked(
     shape = operands.shape
     summed = accumulates_in_bf16(log2_k_split)
     out = np.full((shape.M, shape.N), 0 if summed else UNWRITTEN, np.uint16)
-    launch = _code_object_launch(code_object, operands, log2_k_split, Buffer(out, initialised=summed))
+    launch = code_object_launch(code_object, operands, log2_k_split, Buffer(out, initialised=summed))
 
     def largest_error(stored: Array, tile: Tile) -> float:
         a, b = operands.values(tile)
@@ -222,7 +222,7 @@ def code_object_run_checked(
     return check_regions(shape, coverage, tiles, out, execute, largest_error)
 
 
-def _code_object_launch(code_object: CodeObject, operands: Operands, log2_k_split: int, out: Buffer) -> Launch:
+def code_object_launch(code_object: CodeObject, operands: Operands, log2_k_split: int, out: Buffer) -> Launch:
     shape = operands.shape
     packed = prebuilt_kernel(code_object, shape, log2_k_split)
     arguments: dict[str, Buffer | Array] = {

@@ -23,11 +23,13 @@ from search.evaluation import Candidate, Evaluation, Outcome, Value
 from search.gate.check import GateReport, check_program, load_calls
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts
-from search.gfx950.code.instruction_mix import InstructionMix, mix_of_counts
 from search.gfx950.machine import Machine
-from search.gfx950.model.families import estimate_calls
-from search.gfx950.model.timing_model import MODEL_VERSION, Prediction, predict, with_executed
+from search.gfx950.model.executed import MODEL_VERSION, ExecutedCall, predict_works, program_works
+from search.gfx950.model.launch_time import LaunchWork
+from search.gfx950.model.stream import Executed
+from search.gfx950.model.timing_model import Prediction
 from search.gfx950.simulator import Histogram
+from search.gfx950.simulator.state.recording import Recording
 from search.workers.compiler_output import diagnostic_line
 from search.workers.pool import UNSEEN_END, WorkerDied, WorkerPool, WorkerTimedOut
 
@@ -188,7 +190,7 @@ def _compile(program: Program, cache: ArtifactCache, logs: Path) -> list[Compile
 def predict_executed(
     candidate: Candidate, compiled: Sequence[CompiledCall], report: GateReport, machine: Machine
 ) -> Prediction:
-    """Time by the model, from the instructions that were executed.
+    """Time by the simulation of the instructions that were executed.
 
     Args:
         candidate: What was compiled.
@@ -196,12 +198,22 @@ def predict_executed(
         report: Of their execution.
         machine: With the harness whose times are asked for.
     """
-    works = estimate_calls(candidate.family, candidate.config.to_dict(), candidate.shape, machine)
-    exact = tuple(
-        with_executed(work, longest_wave_mix(histogram), one.analysis.resources, one.lds_bytes, machine)
-        for work, one, histogram in zip(works, compiled, report.histograms, strict=True)
-    )
-    return predict(exact, candidate.shape, machine)
+    program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)
+    return predict_works(executed_works(program, compiled, report, machine), candidate.shape, machine)
+
+
+def executed_works(
+    program: Program, compiled: Sequence[CompiledCall], report: GateReport, machine: Machine
+) -> tuple[LaunchWork, ...]:
+    """What each launch of ``program`` does, from its execution; see :func:`predict_executed`."""
+    pairs = zip(compiled, report.recordings, strict=True)
+    return program_works(program, [_executed(one, recording, machine) for one, recording in pairs])
+
+
+def _executed(one: CompiledCall, recording: Recording, machine: Machine) -> ExecutedCall:
+    waves = one.kernel.num_warps
+    resident = machine.resident_workgroups(one.analysis.resources.vgprs, one.lds_bytes, waves)
+    return ExecutedCall(one.call, Executed(recording, waves), max(1, int(resident)))
 
 
 def _checked_facts(compiled: Sequence[CompiledCall], report: GateReport) -> dict[str, Value]:
@@ -212,19 +224,6 @@ def _checked_facts(compiled: Sequence[CompiledCall], report: GateReport) -> dict
         "check_s": report.check_s, "executed": sum(histogram.total for histogram in report.histograms),
         **executed_columns(gemm),
     }  # fmt: skip
-
-
-def longest_wave_mix(histogram: Histogram) -> InstructionMix:
-    """Mix of the wave that executed most.
-
-    A round of workgroups ends with its longest one, and with split K the slices may have unequal shares. The mix is
-    that of the average wave, scaled to the length of the longest.
-    """
-    counts: dict[tuple[str, str], float] = {}
-    for text, count in histogram.by_text.items():
-        mnemonic, _, operands = text.partition(" ")
-        counts[mnemonic, operands.strip()] = count
-    return mix_of_counts(counts).scaled(histogram.longest_wave / max(histogram.total, 1))
 
 
 def executed_columns(histogram: Histogram) -> Mapping[str, float]:

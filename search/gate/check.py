@@ -28,9 +28,18 @@ from search.gate.tolerance import bf16_sum_bound, judge_result
 from search.gfx950.code.calls import CompiledCall
 from search.gfx950.code.rocm import loaded_code_object
 from search.gfx950.simulator import Buffer as SimulatorBuffer
-from search.gfx950.simulator import Histogram, Kernel, Launch, SimulationError, load_assembly, simulate
+from search.gfx950.simulator import (
+    Histogram,
+    Kernel,
+    Launch,
+    SimulationError,
+    SimulationResult,
+    load_assembly,
+    simulate,
+)
 from search.gfx950.simulator.launch import DEFAULT_BUDGET, Packer
 from search.gfx950.simulator.state.findings import SimulatorLimitError
+from search.gfx950.simulator.state.recording import Recording
 
 Array = npt.NDArray[Any]
 DTYPES = {"bf16": np.uint16, "fp32": np.float32, "u8": np.uint8}
@@ -64,12 +73,14 @@ class GateReport:
         max_rel_error: Largest relative error of the elements compared.
         elements: Compared with the reference.
         histograms: Executed instructions of each launch.
+        recordings: What each launch executed, for whoever times it.
         check_s: Seconds that it took.
     """
 
     max_rel_error: float
     elements: int
     histograms: tuple[Histogram, ...]
+    recordings: tuple[Recording, ...]
     check_s: float
 
 
@@ -92,18 +103,24 @@ def check_program(
     start = time.perf_counter()
     try:
         sample = take_sample(program, shape)
-        histograms: list[Histogram] = []
+        results: list[SimulationResult] = []
         for one, chosen in zip(calls, sample.workgroups, strict=True):
             if one is calls[-1]:
                 sample.note_output()
-            histograms.append(_run(one, sample.memory, chosen, budget))
+            results.append(_run(one, sample.memory, chosen, budget))
         if isinstance(calls[-1].call.kernel, NativeKernel):
-            sample.reject_repeated_stores(calls[-1].call, histograms[-1])
+            sample.reject_repeated_stores(calls[-1].call, results[-1].histogram)
     except SimulationError as error:
         raise SimulatorLimitError(f"not checked: {error}") from error
     except MemoryError as error:
         raise SimulatorLimitError("not checked: its workspace does not fit the memory") from error
-    return GateReport(sample.compare(), sample.elements, tuple(histograms), time.perf_counter() - start)
+    return GateReport(
+        sample.compare(),
+        sample.elements,
+        tuple(result.histogram for result in results),
+        tuple(result.recording for result in results),
+        time.perf_counter() - start,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +236,7 @@ def _workgroups(coverage: Coverage, regions: Sequence[Region]) -> tuple[GridInde
 
 def _run(
     one: SimulatedCall, memory: Mapping[str, SimulatorBuffer], workgroups: Sequence[GridIndex], budget: int
-) -> Histogram:
+) -> SimulationResult:
     call = one.call
     arguments = {name: memory[value] if isinstance(value, str) else value for name, value in call.args.items()}
     pack = _packer(call) if isinstance(call.kernel, NativeKernel) else None
@@ -229,7 +246,7 @@ def _run(
         first, *more = result.findings
         others = f" (and {counted(len(more), 'more finding')})" if more else ""
         raise WrongResultError(f"{call.name}: {first}{others}")
-    return result.histogram
+    return result
 
 
 def _packer(call: KernelCall) -> Packer:

@@ -131,6 +131,16 @@ def mix_of_counts(counts: Mapping[tuple[str, str], float]) -> InstructionMix:
     return InstructionMix(**totals)
 
 
+def unit_of(mnemonic: str, modifiers: str) -> Mapping[str, float]:
+    """Amount of each field of :class:`InstructionMix` that one instruction adds.
+
+    Args:
+        mnemonic: With or without encoding suffix.
+        modifiers: Formats of a scaled MFMA (digits of cbsz and blgp), ``lds`` of a load to the LDS, else empty.
+    """
+    return dict(_unit(mnemonic, modifiers))
+
+
 def _modifiers(mnemonic: str, operands: str) -> str:
     if mnemonic.startswith("v_mfma_scale"):
         return "".join(re.findall(r"(?:cbsz|blgp):(\d)", operands))

@@ -16,6 +16,7 @@ from search.gfx950.simulator.machine import Machine
 from search.gfx950.simulator.state.findings import Finding, SimulationError
 from search.gfx950.simulator.state.lds import LocalMemory
 from search.gfx950.simulator.state.memory import Buffer, GlobalMemory
+from search.gfx950.simulator.state.recording import Recording
 from search.gfx950.simulator.state.registers import EXEC, SGPR
 from search.gfx950.simulator.state.state import LANES, Environment, WaveGroup, initial_group
 
@@ -87,11 +88,13 @@ class SimulationResult:
         findings: Wrong behaviour, in order of first appearance.
         histogram: Executed instructions.
         workgroups: Workgroups that ran.
+        recording: Executed blocks and what memory instructions touched.
     """
 
     findings: tuple[Finding, ...]
     histogram: Histogram
     workgroups: tuple[tuple[int, int, int], ...] = field(default=())
+    recording: Recording = field(default_factory=Recording)
 
     @property
     def clean(self) -> bool:
@@ -145,7 +148,7 @@ def simulate(
     machine = Machine(kernel.program, env, budget)
     with np.errstate(all="ignore"):
         machine.run(_start(kernel, launch, env))
-    return SimulationResult(tuple(env.findings.values()), _histogram(kernel, env, machine), chosen)
+    return SimulationResult(tuple(env.findings.values()), _histogram(kernel, env, machine), chosen, env.recording)
 
 
 def _grid(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:

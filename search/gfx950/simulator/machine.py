@@ -43,6 +43,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         """Start with zero counts."""
+        self.env.recording.instructions = self.program.instructions
         self.counts = np.zeros(len(self.program.instructions), np.int64)
         self._ended = np.zeros(len(self.env.wave_workgroup), np.bool_)
         self.executed = np.zeros(len(self.env.wave_workgroup), np.int64)
@@ -98,6 +99,7 @@ class Machine:
             position += 1
             if instruction.control is not Control.NEXT or position == stop or position == len(instructions):
                 break
+        self.env.recording.blocks.append((first, position, group.waves))
         self.counts[first:position] += group.count
         self.executed[group.waves] += position - first
         group.pc = position

@@ -101,6 +101,7 @@ class Instruction:
         sources: First index of each source (or of the scratch row it was changed into), in order.
         before, after: Steps for modifiers, whose effect on undefined bits counts too.
         narrow: All operands are single registers.
+        waits: Of a wait: (counter, operations that may be left).
         halves: Registers that the low and the high result of a packed f32 instruction depend on.
     """
 
@@ -123,6 +124,7 @@ class Instruction:
     after: tuple[Step, ...] = ()
     narrow: bool = False
     halves: tuple[frozenset[int], frozenset[int]] | None = None
+    waits: tuple[tuple[str, int], ...] = ()
 
 
 def table(ops: Iterable[Op]) -> Mapping[str, Op]:

@@ -96,7 +96,7 @@ def _bind_wait(statement: Statement, context: Context) -> Instruction:
         for counter, count in waits:
             g.tracking.wait(counter, count)
 
-    return make_instruction(statement, run, InstructionClass.WAIT)
+    return make_instruction(statement, run, InstructionClass.WAIT, waits=tuple(waits))
 
 
 def _nothing(g: WaveGroup) -> None:

@@ -5,6 +5,7 @@ MI300 ISA guide, section "Data share operations"; LLVM ``DSInstructions.td`` for
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -68,6 +69,8 @@ def locate(g: WaveGroup, address: int, offset: int, size: int, align: int) -> tu
         active = active & ~outside
     if active is not g.mask or not g.full:
         local = np.where(active, local, 0)
+    if g.now not in g.env.recording.footprints:
+        g.env.recording.note_local(g.now, g.waves, local, active, size)
     return local + lds.base[g.waves][:, None], active
 
 
@@ -327,12 +330,42 @@ def _bind_swizzle(statement: Statement, context: Context) -> Instruction:
     """DS_SWIZZLE_B32: quad permute (bit 15 of the offset) or and/or/xor masks within 32 lanes."""
     check_modifiers(statement, frozenset({"offset"}))
     destination, data = _register(statement.operands[0], 1), _register(statement.operands[1], 1)
-    source = swizzle_source(immediate(statement))
+    source = swizzle_source(swizzle_pattern(statement.modifiers.get("offset", "0")))
 
     def run(g: WaveGroup) -> None:
         _move(g, destination, data, lambda row: np.where(g.mask[:, source], row[:, source], np.uint32(0)))
 
     return _permutation(statement, run, ())
+
+
+def swizzle_pattern(text: str) -> int:
+    """The offset of a DS_SWIZZLE_B32, written as a number or as one of LLVM's macros.
+
+    Source: LLVM ``AMDGPUOperandSyntax``, "swizzle".
+
+    Raises:
+        UnknownInstructionError: Another macro.
+    """
+    found = re.fullmatch(r"swizzle\((\w+),([\d,]+)\)", text.replace(" ", ""))
+    if found is None:
+        return _number(text)
+    match found[1], [int(value) for value in found[2].split(",")]:
+        case "SWAP", [distance]:
+            return distance << 10 | 0x1F
+        case "REVERSE", [size]:
+            return (size - 1) << 10 | 0x1F
+        case "BROADCAST", [size, lane]:
+            return lane << 5 | (0x1F & -size)
+        case "QUAD_PERM", [first, second, third, fourth]:
+            return 0x8000 | first | second << 2 | third << 4 | fourth << 6
+    raise UnknownInstructionError(f"unknown pattern {text!r}")
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text, 0)
+    except ValueError as error:
+        raise UnknownInstructionError(f"unknown pattern {text!r}") from error
 
 
 def swizzle_source(pattern: int) -> Array:

@@ -99,6 +99,8 @@ def checked(g: WaveGroup, address: Array, active: Array | None, size: int) -> tu
         chosen = address[active]
         low, high = int(chosen.min()), int(chosen.max())
     region = memory.region_at(low)
+    if region is not None:
+        g.env.recording.note_global(g.now, region.name, g.waves, address, active, size)
     if region is not None and high + size <= region.base + region.size:
         return active, address
     wanted = np.ones((g.count, LANES), np.bool_) if active is None else active

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from search.gfx950.simulator.state.findings import Finding, FindingKind, Place
 from search.gfx950.simulator.state.lds import LocalMemory
 from search.gfx950.simulator.state.memory import GlobalMemory
+from search.gfx950.simulator.state.recording import Recording
 from search.gfx950.simulator.state.registers import CONSTANT, EXEC, NUM_SCRATCH, NUM_SGPRS, SCRATCH, SGPR
 from search.gfx950.simulator.state.tracking import Tracking
 
@@ -175,6 +176,7 @@ class Environment:
         constants: uint32 [1, 1] arrays in the order of their register indices.
         scratch: Private memory, uint32 [dwords, waves, 64], and which dwords were written.
         findings: First finding of each kind at each line.
+        recording: Executed blocks and what memory instructions touched.
     """
 
     memory: GlobalMemory
@@ -188,6 +190,7 @@ class Environment:
     scratch: Array
     scratch_undefined: Array
     findings: dict[tuple[FindingKind, int], Finding] = field(default_factory=dict)
+    recording: Recording = field(default_factory=Recording)
     global_read_bytes: int = 0
     global_written_bytes: int = 0
     lds_read_bytes: int = 0

@@ -1,0 +1,215 @@
+"""The events of each wave of an executed workgroup, with loops of many trips cut short."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from search.gfx950.model.constants import CONSTANTS, PATH_BYTES_PER_CLK, Constants
+from search.gfx950.model.issue import Kind, Stretch, issue_block, timing_of
+from search.gfx950.simulator.state.recording import Block, Footprint, Recording
+
+TRIPS = 8  # of a loop that are simulated; each of the rest takes as long as the last of these
+MIN_PATH_CLKS = 4.0  # of a wave on the vector memory path or the LDS: 16 lanes a clock
+SCRATCH = "scratch"
+MEMORY = (Kind.LOAD, Kind.STORE, Kind.LDS)
+Issue = Callable[[Block], tuple[Stretch, ...]]
+
+
+class Event(NamedTuple):
+    """A stretch of arithmetic and the operation that ends it, with what the operation moves.
+
+    Args:
+        kind: Of the operation.
+        clks: From its first instruction to the operation, see :class:`~search.gfx950.model.issue.Stretch`.
+        valu: Clocks of the vector unit.
+        mfma: Clocks of the matrix core.
+        tail: Of these, those of the last MFMA.
+        path: Clocks on the LDS or on the vector memory path; of a wait, vector memory operations that may be left.
+        size: Bytes; of a wait, LDS and scalar memory operations that may be left. -1: any number.
+        buffer: What a memory operation touches.
+    """
+
+    kind: Kind
+    clks: float
+    valu: float
+    mfma: float
+    tail: float
+    path: float = 0.0
+    size: float = 0.0
+    buffer: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class WaveStream:
+    """What one wave does.
+
+    Args:
+        events: In order.
+        marks: Events at which the trips of the loop that was cut begin, and the one behind it.
+        cut: Trips that were left out of ``events``.
+        moved: Bytes of all trips, by kind of the operation and buffer.
+    """
+
+    events: tuple[Event, ...]
+    marks: frozenset[int]
+    cut: int
+    moved: Mapping[tuple[Kind, str], float]
+
+
+@dataclass(frozen=True, eq=False)
+class Executed:
+    """A launch that the simulator executed.
+
+    Args:
+        recording: Of the launch.
+        waves: Of a workgroup.
+    """
+
+    recording: Recording
+    waves: int
+
+
+def wave_streams(executed: Executed, constants: Constants = CONSTANTS) -> tuple[WaveStream, ...]:
+    """The waves of the executed workgroup that has most to do."""
+    issued: dict[Block, tuple[Stretch, ...]] = {}
+
+    def issue(block: Block) -> tuple[Stretch, ...]:
+        if block not in issued:
+            issued[block] = issue_block(executed.recording.instructions, block, constants)
+        return issued[block]
+
+    return tuple(_Wave(executed, wave, stream, issue).stream() for wave, stream in _longest(executed))
+
+
+def _longest(executed: Executed) -> list[tuple[int, tuple[Block, ...]]]:
+    """(wave, what it executed) of the workgroup that executed most instructions."""
+    count = 1 + max(int(waves.max()) for _, _, waves in executed.recording.blocks)
+    streams = [(wave, executed.recording.stream(wave)) for wave in range(count)]
+    workgroups = [streams[start : start + executed.waves] for start in range(0, count, executed.waves)]
+    return max(workgroups, key=lambda waves: sum(end - first for _, stream in waves for first, end in stream))
+
+
+class _Wave:
+    """One executed wave on its way to events."""
+
+    def __init__(self, executed: Executed, wave: int, blocks: Sequence[Block], issue: Issue) -> None:
+        self.executed, self.wave, self.issue = executed, wave, issue
+        self.short = shorten(blocks)
+        self.left_out = Counter(blocks) - Counter(self.short.blocks)
+        self.moved: dict[tuple[Kind, str], float] = defaultdict(float)
+        self.operations: dict[int, _Operation] = {}
+
+    def stream(self) -> WaveStream:
+        """Its events."""
+        events: list[Event] = []
+        marks = []
+        for position, block in enumerate(self.short.blocks):
+            if position in self.short.marks:
+                marks.append(len(events))
+            events += self._events(block)
+        return WaveStream(tuple(events), frozenset(marks), self.short.cut, self.moved)
+
+    def _events(self, block: Block) -> Iterator[Event]:
+        for stretch in self.issue(block):
+            if stretch.kind is Kind.NOTHING:
+                yield Event(*stretch[:5])
+                continue
+            operation = self.operations.get(stretch.at)
+            if operation is None:
+                operation = self.operations[stretch.at] = self._operation(stretch, self.left_out[block])
+            yield operation.next()
+
+    def _operation(self, stretch: Stretch, left_out: int) -> _Operation:
+        """What the instruction of ``stretch`` does each time."""
+        instruction = self.executed.recording.instructions[stretch.at]
+        event = Event(*stretch[:5])
+        if stretch.kind is Kind.WAIT:
+            waits = dict(instruction.waits)
+            return _Operation(event._replace(path=waits.get("vm", -1), size=waits.get("lgkm", -1)))
+        if stretch.kind not in MEMORY:
+            return _Operation(event)
+        timing = timing_of(instruction)
+        if timing.scratch:
+            return _Operation(event._replace(path=timing.path, buffer=SCRATCH))
+        statement = instruction.statement
+        footprint = self.executed.recording.footprints.get(statement)
+        if footprint is None:
+            return _Operation(event._replace(path=MIN_PATH_CLKS))
+        if stretch.kind is Kind.LDS:
+            return _Operation(event._replace(path=max(MIN_PATH_CLKS, footprint.units)))
+        return self._global(event, footprint, self.executed.recording.times_reached(statement, self.wave), left_out)
+
+    def _global(self, event: Event, footprint: Footprint, times: int, left_out: int) -> _Operation:
+        size = footprint.bytes_of(self.wave)
+        self.moved[event.kind, footprint.buffer] += size * times
+        path = max(MIN_PATH_CLKS, size / PATH_BYTES_PER_CLK, footprint.units)
+        outside = event._replace(path=MIN_PATH_CLKS)
+        return _Operation(event._replace(path=path, size=size, buffer=footprint.buffer), outside, times - left_out)
+
+
+@dataclass
+class _Operation:
+    """An operation that reaches memory ``times`` times, and then is ``outside``: loads ahead beyond the end of K."""
+
+    inside: Event
+    outside: Event | None = None
+    times: int = 0
+
+    def next(self) -> Event:
+        """Its next execution."""
+        self.times -= 1
+        return self.inside if self.outside is None or self.times >= 0 else self.outside
+
+
+@dataclass(frozen=True)
+class ShortStream:
+    """Blocks of a wave with its longest loop cut.
+
+    Args:
+        blocks: What is left.
+        marks: Positions in these at which trips of the loop begin, and the one behind it.
+        cut: Trips that were left out.
+    """
+
+    blocks: tuple[Block, ...]
+    marks: frozenset[int] = frozenset()
+    cut: int = 0
+
+
+def shorten(blocks: Sequence[Block], most: int = TRIPS) -> ShortStream:
+    """``blocks`` with the loop that saves most cut to ``most`` trips."""
+    start, period, trips = max(_loops(blocks), key=lambda loop: (loop[2] - most) * loop[1], default=(0, 0, 0))
+    if trips <= most:
+        return ShortStream(tuple(blocks))
+    marks = frozenset(range(start, start + most * period + 1, period))
+    kept = (*blocks[: start + most * period], *blocks[start + trips * period :])
+    return ShortStream(kept, marks, trips - most)
+
+
+def _loops(blocks: Sequence[Block]) -> Iterator[tuple[int, int, int]]:
+    """(first block, blocks of a trip, trips) of each loop, told by a block that comes again."""
+    seen: dict[Block, int] = {}
+    position = 0
+    while position < len(blocks):
+        start = seen.get(blocks[position])
+        seen[blocks[position]] = position
+        if start is not None:
+            period = position - start
+            trips = _trips(blocks, start, period)
+            if trips > 1:
+                yield start, period, trips
+                position = start + trips * period - 1
+                seen.clear()
+        position += 1
+
+
+def _trips(blocks: Sequence[Block], start: int, period: int) -> int:
+    """How often the ``period`` blocks from ``start`` on come one after the other."""
+    unit = blocks[start : start + period]
+    trips = 1
+    while blocks[start + trips * period : start + (trips + 1) * period] == unit:
+        trips += 1
+    return trips

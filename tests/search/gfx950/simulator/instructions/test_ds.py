@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from snippets import LANE, run
 
+from search.gfx950.simulator import UnknownInstructionError
+from search.gfx950.simulator.instructions.ds import swizzle_pattern
+
 STORE = "ds_write_b32 v0, v1\ns_waitcnt lgkmcnt(0)\n"
 
 
@@ -127,3 +130,20 @@ def test_read_modify_write() -> None:
     state = run(text, {"v0": 0, "v1": 1000, "v2": LANE})
     assert state.u("v4")[0] == 1000 + 2 * 2016  # 0 + 1 + … + 63 = 2016
     assert state.u("v3")[:3].tolist() == [3016, 3016, 3017]
+
+
+@pytest.mark.parametrize(
+    ("macro", "number"),
+    [
+        # LLVM AMDGPUOperandSyntax, "swizzle": and-mask in bits 0-4, or-mask in 5-9, xor-mask in 10-14.
+        ("swizzle(SWAP,16)", 0x401F), ("swizzle(REVERSE,8)", 0x1C1F), ("swizzle(BROADCAST,4,2)", 0x005C),
+        ("swizzle(QUAD_PERM,3,2,1,0)", 0x801B),
+    ],
+)  # fmt: skip
+def test_a_swizzle_may_be_written_as_one_of_llvms_macros(macro: str, number: int) -> None:
+    assert swizzle_pattern(macro) == number
+
+
+def test_an_unknown_swizzle_is_refused() -> None:
+    with pytest.raises(UnknownInstructionError, match="SHUFFLE"):
+        swizzle_pattern("swizzle(SHUFFLE,1)")

@@ -6,13 +6,17 @@ BIN := $(VENV)/bin
 SHAPES ?= configs/shapes/gpumode.yaml
 WORKERS ?= auto
 
-.PHONY: sweep test check fmt install clean
+.PHONY: sweep test check fmt rehearsal install clean
 
 sweep: install
 	$(BIN)/python run_search.py sweep --shapes $(SHAPES) $(ARGS)
 
 test: install check
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not gpu" $(ARGS)
+
+# The commands of docs/measuring.md against a simulated MI355X; minutes, on any machine with a C compiler and llvm-objdump.
+rehearsal: install
+	$(BIN)/python tests/support/rehearsal.py $(ARGS)
 
 check: install
 	$(BIN)/python -m ruff check .

@@ -37,10 +37,11 @@ from kernels.errors import InputError
 from kernels.families.fused import TileConfig
 from kernels.launches.program import Program
 from kernels.problem import GemmShape
-from search.device.gpu import TorchGpu, see_only
-from search.device.lane import GpuLane, Job
+from search.device.gpu import TorchGpu
+from search.device.lane import GpuLane, Job, TaskLimits
 from search.device.measure import Answer, MeasureTask, StandBy, Task, baseline, this_gpu, work
 from search.device.timing import COLD
+from search.device.visible import see_only
 from search.evaluation import Candidate, FinalTimes
 from search.evaluators.device import begin_compiling, compile_candidate
 from search.results import load
@@ -120,7 +121,7 @@ def run_faults(pids: Path) -> list[dict[str, Any]]:
     device = required_gpu()
     compile_all(device)
     pool, spare = (WorkerPool[Task, Answer](partial(faulty_work, pids=pids), 1, partial(see_only, 0)) for _ in range(2))
-    lane = GpuLane(0, pool, COLD, RUN_TIMEOUT_S, spare=spare)
+    lane = GpuLane(0, pool, COLD, TaskLimits(run_s=RUN_TIMEOUT_S), spare=spare)
     lane.put_baseline(baseline(SHAPE, device))
     submit(lane, 1).result()
     rows = []

@@ -92,6 +92,17 @@ class HipRuntime:
         self._check("hipGetDevice", self._hip.hipGetDevice(ctypes.byref(index)))
         return index.value
 
+    def version(self) -> str:
+        """Of the runtime itself, which need not be the one that torch was built with; ``7.2.26015``.
+
+        Raises:
+            HipError: It does not say.
+        """
+        number = ctypes.c_int()
+        self._check("hipRuntimeGetVersion", self._hip.hipRuntimeGetVersion(ctypes.byref(number)))
+        # Source: hip_version.h, HIP_VERSION.
+        return f"{number.value // 10_000_000}.{number.value // 100_000 % 100}.{number.value % 100_000}"
+
     def load(self, code_object: bytes, name: str) -> HipFunction:
         """The function ``name`` of ``code_object`` on the current GPU, loaded if it is not.
 
@@ -179,6 +190,15 @@ def hip_runtime() -> HipRuntime:
         HipError: torch of this process is not built for ROCm.
     """
     return HipRuntime(mapped_library())
+
+
+def rocm_version() -> str:
+    """Version of HIP that torch was built with, and that of the runtime in use where it is another one."""
+    import torch  # here: what launches needs no more than the library that torch has mapped
+
+    built, running = str(torch.version.hip), hip_runtime().version()
+    short = ".".join(built.split("-")[0].split(".")[:3])
+    return built if running == short else f"{built}, runtime {running}"
 
 
 def mapped_library(maps: Path = Path("/proc/self/maps")) -> Path:

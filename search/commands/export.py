@@ -21,7 +21,7 @@ from kernels.tables.merging import MergeReport, merge
 from kernels.tables.rows import Made, RowKey, TableRow, TunedTable, is_stale
 from kernels.tables.sources import table_path
 from search.results.comparisons import Regret, regrets
-from search.results.studies import are_replayed
+from search.results.studies import are_replayed, are_simulated
 from search.results.unfinished import unfinished
 from search.results.winners import Winner, shapes_of, winners
 
@@ -50,8 +50,8 @@ class Export:
 def export(frame: pd.DataFrame, *, table: Path | None, output: Path | None, min_gain: float) -> list[Export]:
     """Merge the winners of ``frame`` into a table for each device, and write it.
 
-    Rows of replays, whose times were recorded earlier and perhaps elsewhere, are left out: a line on the error stream
-    says so.
+    Rows of replays, whose times were recorded earlier and perhaps elsewhere, and of simulated GPUs are left out: a
+    line on the error stream says so.
 
     Args:
         frame: Results with all columns.
@@ -63,7 +63,7 @@ def export(frame: pd.DataFrame, *, table: Path | None, output: Path | None, min_
         InputError: No results or those of replays only, several devices for one file, a table of
             another device, a file that is torn or cannot be written, a trial without its origin.
     """
-    frame = _without_replays(frame)
+    frame = _exportable(frame)
     devices = sorted({device for device, _ in shapes_of(frame)})
     if not devices:
         raise InputError("the results hold no trial; run `sweep` first")
@@ -76,16 +76,25 @@ def export(frame: pd.DataFrame, *, table: Path | None, output: Path | None, min_
     return plans
 
 
-def _without_replays(frame: pd.DataFrame) -> pd.DataFrame:
-    """``frame`` without the rows that would say of recorded times that they were measured here and today."""
-    replayed = are_replayed(frame["study"])
-    if not replayed.any():
+def _exportable(frame: pd.DataFrame) -> pd.DataFrame:
+    """``frame`` without the rows that would say of recorded or modelled times that they were measured here."""
+    frame = _without(frame, are_replayed(frame["study"]), "replays", "export what was recorded instead")
+    return _without(frame, are_simulated(frame["protocol"]), "trials of a simulated GPU", "sweep on a real one")
+
+
+def _without(frame: pd.DataFrame, bad: pd.Series[Any], kind: str, cure: str) -> pd.DataFrame:
+    """``frame`` without the ``bad`` rows, which a line names.
+
+    Raises:
+        InputError: There are no others.
+    """
+    if not bad.any():
         return frame
-    if replayed.all():
-        raise InputError("the results hold replays only, which measure nothing; export what was recorded instead")
-    shapes = ", ".join(str(shape) for _, shape in shapes_of(frame[replayed]))
-    print(f"skipped  replays of {shapes}: they measure nothing; export what was recorded instead", file=sys.stderr)
-    return frame[~replayed]
+    if bad.all():
+        raise InputError(f"the results hold {kind} only, which measure nothing; {cure}")
+    shapes = ", ".join(str(shape) for _, shape in shapes_of(frame[bad]))
+    print(f"skipped  {kind} of {shapes}: they measure nothing; {cure}", file=sys.stderr)
+    return frame[~bad]
 
 
 def default_path(device: DeviceKey) -> Path:

@@ -136,13 +136,16 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with only_writer(location), stop_on_interrupt() as stop:
         storage = open_storage(location, create=True)
-        evaluator = make_evaluator(request.target, jobs=request.jobs, warm=request.warm, cache=request.cache)
+        notes: list[str] = []
+        evaluator = make_evaluator(
+            request.target, jobs=request.jobs, warm=request.warm, cache=request.cache, note=notes.append
+        )
         device = evaluator.device
         sweep = _Sweep(request, device, spaces, storage, evaluator, reporter, stop)
         try:
             left_out = sweep.leave_out()
             reporter.start(device, evaluator, len(request.shapes))
-            for line in left_out:
+            for line in [*notes, *left_out]:
                 reporter.note(line)
             sweep.run()
         except KeyboardInterrupt:

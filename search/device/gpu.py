@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -12,7 +11,7 @@ import torch
 from triton.errors import TritonError
 from triton.runtime.errors import OutOfResources
 
-from kernels.device import DeviceKey, local_device
+from kernels.device import DeviceKey
 from kernels.errors import (
     CompileError,
     IllegalConfigError,
@@ -24,9 +23,11 @@ from kernels.errors import (
 from kernels.launches.kernels import LibraryKernel, NativeKernel
 from kernels.launches.program import KernelCall, Program
 from kernels.rocm.loader import load_native
-from kernels.rocm.runtime import HipError
+from kernels.rocm.runtime import HipError, rocm_version
 from kernels.runtime.runner import backend_options, launch, settle_cache_keys
+from search.device.inventory import GpuFacts, facts_of
 from search.device.peaks import last_level_cache_bytes
+from search.device.product import Product
 from search.device.telemetry import GpuState, driver_version, read_state
 from search.device.timing import Launch, TimingDevice
 
@@ -66,12 +67,14 @@ class Origin:
         device_name: Product name, for display.
         rocm_or_cuda: Toolkit that torch was built for, and its version.
         driver: Version of the kernel driver.
+        product: What sets it apart from others of the same device; None on CUDA.
     """
 
     device: DeviceKey
     device_name: str
     rocm_or_cuda: str
     driver: str | None
+    product: Product | None = None
 
 
 class Gpu(TimingDevice, Protocol):
@@ -192,32 +195,14 @@ def _forget_old(call: KernelCall) -> None:
 
 @cache
 def _first_gpu() -> Origin:
-    key = local_device(0)
-    assert key is not None
-    toolkit = f"rocm {torch.version.hip}" if torch.version.hip else f"cuda {torch.version.cuda}"
-    return Origin(key, torch.cuda.get_device_name(0), toolkit, driver_version())
+    gpu = facts_of(0)
+    toolkit = f"cuda {torch.version.cuda}" if torch.version.hip is None else f"rocm {rocm_version()}"
+    return Origin(gpu.key, _display_name(gpu), toolkit, driver_version(), gpu.product)
 
 
-def see_only(index: int) -> None:
-    """Hide every GPU but the one with ``index`` among those visible now. To be called before the GPU is used."""
-    mask = visible_mask()
-    listed = [name for name in os.environ.get(mask, "").split(",") if name]
-    os.environ[mask] = listed[index] if index < len(listed) else str(index)
-
-
-def see_none() -> None:
-    """Hide every GPU. To be called before the GPU is used."""
-    os.environ[visible_mask()] = "-1"
-
-
-def visible_mask() -> str:
-    """Environment variable that says which GPUs a process sees."""
-    return "CUDA_VISIBLE_DEVICES" if torch.version.hip is None else "HIP_VISIBLE_DEVICES"
-
-
-def gpu_count() -> int:
-    """How many GPUs torch sees."""
-    return torch.cuda.device_count()
+def _display_name(gpu: GpuFacts) -> str:
+    """Torch's name, which some ROCm images leave empty, with what tells this GPU from its neighbours."""
+    return " ".join(part for part in (gpu.name, gpu.address and f"at {gpu.address}") if part)
 
 
 def kernel_error(error: RuntimeError, gpu: Gpu) -> KernelError | None:

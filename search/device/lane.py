@@ -19,7 +19,26 @@ from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
 FAULTS = ("crashed", "timed_out")  # outcomes after which the GPU's state is in doubt
 ORIGIN = ("device_name", "rocm_or_cuda", "driver", "protocol", "checked_on")  # the same for every task of a lane
 STAND_BY_TIMEOUT_S = 120.0  # to start
+LIBRARIES = frozenset({"aiter"})  # families that a library runs
 SLOWER = 1.1  # a baseline beyond this multiple of its last time is worth a note
+
+
+@dataclass(frozen=True)
+class TaskLimits:
+    """Seconds that a task may take.
+
+    Args:
+        run_s: To check and time a candidate: 0.1 to 1 second as a rule.
+        final_s: To re-time the finalists of a shape.
+        first_s: To do so for the first time in a process: it opens the GPU, compiles Triton's helper in C, reads the
+            libraries' code from a cold disk, and makes the references of the shape.
+        library_s: To call a library for the first time: AITER builds its modules then.
+    """
+
+    run_s: float = 60.0
+    final_s: float = 300.0
+    first_s: float = 600.0
+    library_s: float = 900.0
 
 
 class GpuUnusableError(RuntimeError):
@@ -58,8 +77,7 @@ class GpuLane:
         index: Of the GPU, for the results.
         pool: One worker process that sees only this GPU.
         protocol: How to time.
-        timeout_s: Of one measurement.
-        final_timeout_s: Of the finals of a shape.
+        limits: Seconds that its tasks may take.
         clock: Seconds.
         spare: A second such pool, whose process stands by: after a fault it takes over at once, while the first
             pool's process is replaced. None waits for the replacement.
@@ -70,8 +88,7 @@ class GpuLane:
         index: int,
         pool: WorkerPool[Task, Answer],
         protocol: TimingProtocol,
-        timeout_s: float,
-        final_timeout_s: float = 300.0,
+        limits: TaskLimits,
         clock: Callable[[], float] = time.monotonic,
         spare: WorkerPool[Task, Answer] | None = None,
     ) -> None:
@@ -80,8 +97,8 @@ class GpuLane:
         self._spare = spare
         self._spare_stands_by = False
         self._protocol = protocol
-        self._timeout_s = timeout_s
-        self._final_timeout_s = final_timeout_s
+        self._limits = limits
+        self._ready_for: set[GemmShape | str] = set()  # what the worker process has done before: shapes, libraries
         self._clock = clock
         self._lock = threading.RLock()
         self._queue: deque[Job] = deque()
@@ -156,10 +173,19 @@ class GpuLane:
             self._last_shape = shape
             if isinstance(task, MeasureTask) and not job.is_baseline:
                 task = replace(task, best_us=self._state(shape).best_us)
-            timeout_s = self._final_timeout_s if isinstance(task, FinalTask) else self._timeout_s
+            timeout_s = self._timeout_s(task)
             started_s = self._clock()
             running = self._pool.submit(task, timeout_s)  # before the lock is free: a closed pool takes none
         running.add_done_callback(lambda done: self._ended(job, done, started_s))
+
+    def _timeout_s(self, task: MeasureTask | FinalTask) -> float:
+        """What a process does for the first time takes longer: opening the GPU, references, building a library."""
+        limit_s = self._limits.final_s if isinstance(task, FinalTask) else self._limits.run_s
+        if _shape_of(task) not in self._ready_for:
+            limit_s = max(limit_s, self._limits.first_s)
+        if any(family not in self._ready_for for family in _libraries(task)):
+            limit_s = max(limit_s, self._limits.library_s)
+        return limit_s
 
     def _ended(self, job: Job, done: Future[Answer], started_s: float) -> None:
         """In the pool's thread: pass the answer on, look at what it says of the GPU, start the next."""
@@ -194,6 +220,7 @@ class GpuLane:
         shape = _shape_of(job.task)
         state = self._state(shape)
         if evaluation.outcome in FAULTS:
+            self._ready_for.clear()
             if self._spare is not None:
                 self._pool, self._spare, self._spare_stands_by = self._spare, self._pool, False
             self._in_doubt += 1 if job.is_baseline or self._in_doubt == 0 else 0
@@ -202,6 +229,7 @@ class GpuLane:
             if state.baseline is not None:
                 self._queue.appendleft(self._baseline_job(state.baseline))
             return None
+        self._ready_for |= {shape, *_libraries(job.task)}
         if job.is_baseline:
             self._in_doubt = 0
         if evaluation.outcome == "ok" and evaluation.objective_us is not None:
@@ -235,6 +263,12 @@ class GpuLane:
 
 def _shape_of(task: MeasureTask | FinalTask) -> GemmShape:
     return task.candidate.shape if isinstance(task, MeasureTask) else task.candidates[0].shape
+
+
+def _libraries(task: MeasureTask | FinalTask) -> set[str]:
+    """Families of ``task`` that a library runs, which may build modules of its own at its first call."""
+    candidates = (task.candidate,) if isinstance(task, MeasureTask) else task.candidates
+    return {candidate.family for candidate in candidates} & LIBRARIES
 
 
 def _answer(done: Future[Answer]) -> Answer | BaseException:

@@ -27,6 +27,7 @@ from search.device.check import (
 )
 from search.device.gpu import Gpu, GpuFaultError, Loaded, Origin, TorchGpu, kernel_error
 from search.device.peaks import floor_us, roofline_us
+from search.device.product import protocol_on
 from search.device.served import dispatcher_launch
 from search.device.telemetry import GpuState
 from search.device.timing import (
@@ -117,7 +118,7 @@ def measure(task: MeasureTask, gpu: Gpu) -> Evaluation:
         GpuFaultError: The context is broken.
         RuntimeError: A bug, or a broken installation.
     """
-    facts: dict[str, Value] = _origin_facts(gpu.origin()) | {"protocol": str(task.protocol), "checked_on": "device"}
+    facts: dict[str, Value] = _origin_facts(gpu.origin(), task.protocol) | {"checked_on": "device"}
     try:
         timing = _judge(task, gpu, facts)
     except GpuFaultError:
@@ -258,8 +259,11 @@ def baseline(shape: GemmShape, gpu_key: Any) -> Candidate:
     return Candidate(shape, *default_choice(shape, gpu_key))
 
 
-def _origin_facts(origin: Origin) -> dict[str, Value]:
-    return {"device_name": origin.device_name, "rocm_or_cuda": origin.rocm_or_cuda, "driver": origin.driver}
+def _origin_facts(origin: Origin, protocol: TimingProtocol) -> dict[str, Value]:
+    return {
+        "device_name": origin.device_name, "rocm_or_cuda": origin.rocm_or_cuda, "driver": origin.driver,
+        "protocol": protocol_on(str(protocol), origin.product),
+    }  # fmt: skip
 
 
 def _loaded_facts(loaded: Sequence[Loaded]) -> dict[str, Value]:

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from kernels.device import DeviceKey
@@ -14,16 +14,15 @@ from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.device.ahead import Compiled, compile_ahead, compile_only
-from search.device.gpu import gpu_count, see_none, see_only
-from search.device.lane import GpuLane, Job
+from search.device.lane import GpuLane, Job, TaskLimits
 from search.device.measure import Answer, FinalTask, MeasureTask, Task, baseline, run_task
+from search.device.product import Product, protocol_on
 from search.device.timing import COLD, TimingProtocol
+from search.device.visible import see_none, see_only
 from search.evaluation import Candidate, Evaluation, FinalTimes, Value
 from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
 
 COMPILE_TIMEOUT_S = 120.0  # a compilation takes 1 to 5 seconds
-RUN_TIMEOUT_S = 60.0  # a check and a timing take 0.1 to 1 second; the first of a shape makes its references
-FINAL_TIMEOUT_S = 300.0
 AHEAD = 3  # candidates beyond the compiling ones: one on the GPU, two that wait for it
 Compilation = Compiled | Evaluation
 
@@ -34,24 +33,23 @@ class Limits:
 
     Args:
         compile_s: To compile.
-        run_s: To check and time.
-        final_s: To re-time the finalists of a shape.
+        tasks: On the GPU.
     """
 
     compile_s: float = COMPILE_TIMEOUT_S
-    run_s: float = RUN_TIMEOUT_S
-    final_s: float = FINAL_TIMEOUT_S
+    tasks: TaskLimits = field(default_factory=TaskLimits)
 
 
 class DeviceEvaluator:
     """Evaluates candidates by measuring them.
 
     Args:
-        device: Key of the local GPUs, which are all of one kind.
+        device: Key of the GPUs.
         jobs: Compiling processes; None takes one a core but two.
         protocol: How to time.
         limits: Time limits.
-        gpus: GPUs to use; None takes all.
+        gpus: Indices of the GPUs to use, which are all of one kind.
+        product: What they are.
         compiler: Pool that compiles; None makes one.
         workers: Pool of each GPU, with one process; None makes them, each with a spare that stands by.
     """
@@ -63,25 +61,25 @@ class DeviceEvaluator:
         jobs: int | None = None,
         protocol: TimingProtocol = COLD,
         limits: Limits = Limits(),
-        gpus: Sequence[int] | None = None,
+        gpus: Sequence[int] = (0,),
+        product: Product | None = None,
         compiler: WorkerPool[Candidate, Compilation] | None = None,
         workers: Sequence[WorkerPool[Task, Answer]] | None = None,
     ) -> None:
         count = jobs or max(1, len(os.sched_getaffinity(0)) - 2)
         self.device = device
-        self.protocol = str(protocol)
+        self.protocol = protocol_on(str(protocol), product)
         self.capacity = count + AHEAD
         self._timing = protocol
         self._limits = limits
         compiling = partial(compile_candidate, device=device)
         begin = partial(begin_compiling, device)
         self._compiler = compiler or WorkerPool(compiling, count, begin, fork=True)
-        indices = tuple(range(gpu_count())) if gpus is None else tuple(gpus)
-        pools = workers or [_worker(index) for index in indices]
-        spares = [None if workers else _worker(index) for index in indices]
+        pools = workers or [_worker(index) for index in gpus]
+        spares = [None if workers else _worker(index) for index in gpus]
         self._lanes = [
-            GpuLane(index, pool, protocol, limits.run_s, limits.final_s, spare=spare)
-            for index, pool, spare in zip(indices, pools, spares, strict=True)
+            GpuLane(index, pool, protocol, limits.tasks, spare=spare)
+            for index, pool, spare in zip(gpus, pools, spares, strict=True)
         ]
         self._lane_of: dict[GemmShape, GpuLane] = {}
         self._searched: set[GemmShape] = set()  # shapes whose studies go on

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kernels.device import GFX950, local_device
+from kernels.device import GFX950
 from kernels.errors import InputError
 from kernels.wording import counted, instead_of
-from search.device.timing import COLD, WARM
+from search.device.absence import why_no_gpu
+from search.device.inventory import GpuFacts, alike, local_gpus, others_note
+from search.device.timing import COLD, WARM, TimingProtocol
 from search.evaluation import Evaluator
 from search.evaluators.device import DeviceEvaluator
 from search.evaluators.offline import OfflineEvaluator
@@ -18,7 +21,14 @@ TARGETS = ("auto", "gfx950", "local", "replay:PATH")
 JOBS_PER_CORE = 4  # worker processes, at most
 
 
-def make_evaluator(target: str, *, jobs: int | None = None, warm: bool = False, cache: Path | None = None) -> Evaluator:
+def make_evaluator(
+    target: str,
+    *,
+    jobs: int | None = None,
+    warm: bool = False,
+    cache: Path | None = None,
+    note: Callable[[str], None] = lambda line: None,
+) -> Evaluator:
     """The evaluator for ``target`` on this machine.
 
     Args:
@@ -26,6 +36,7 @@ def make_evaluator(target: str, *, jobs: int | None = None, warm: bool = False, 
         jobs: Worker processes; None takes one a core.
         warm: Time with operands that stay in the GPU's cache.
         cache: Folder of compiled kernels; None takes the user's cache folder.
+        note: Told, in one line each, what the user may not expect of the choice.
 
     Raises:
         InputError: Unknown target, ``local`` on a machine without a GPU, a recorded sweep that cannot be read, or
@@ -35,12 +46,30 @@ def make_evaluator(target: str, *, jobs: int | None = None, warm: bool = False, 
         return ReplayEvaluator(Path(target.removeprefix(PREFIX)))
     if target not in TARGETS:
         raise InputError(f"unknown target {target!r}; {instead_of(target, TARGETS)}")
-    local = None if target == "gfx950" else local_device()
-    if local is not None:
-        return DeviceEvaluator(local, jobs=jobs, protocol=WARM if warm else COLD)
-    if target == "local":
-        raise InputError("--target local: torch finds no GPU here; use --target gfx950 to search without one")
+    if target != "gfx950":
+        gpus = local_gpus()
+        if gpus:
+            return _measuring(gpus, jobs, WARM if warm else COLD, note)
+        reason = why_no_gpu()
+        if target == "local":
+            cure = "use --target gfx950 to search without one"
+            raise InputError(f"--target local: {reason or f'torch finds no GPU here; {cure}'}")
+        if reason is not None:
+            note(f"nothing is measured: {reason}")
     return OfflineEvaluator(GFX950, jobs=jobs, cache=cache)
+
+
+def _measuring(
+    gpus: Sequence[GpuFacts], jobs: int | None, protocol: TimingProtocol, note: Callable[[str], None]
+) -> DeviceEvaluator:
+    """Measure on the GPUs that are alike; the rest is named."""
+    used = alike(gpus)
+    left = others_note(gpus, used)
+    if left is not None:
+        note(left)
+    first = used[0]
+    indices = [gpu.index for gpu in used]
+    return DeviceEvaluator(first.key, jobs=jobs, protocol=protocol, gpus=indices, product=first.product)
 
 
 def check_jobs(jobs: int | None) -> None:

@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 
 from kernels.errors import InputError
 from kernels.families.sources import STUDY, settled
+from search.evaluation import PRODUCT_MARK, SIMULATED
 
 STUDIES_FILE = "studies.db"  # in a results folder
 JOURNAL_SUFFIXES = (".log", ".journal")
@@ -86,6 +87,11 @@ PROTOCOL = "replay-"  # begins the part of a study's name that says how it was j
 def are_replayed(studies: pd.Series[Any]) -> pd.Series[Any]:
     """Whether each of these names of studies is one of a replay: its times were recorded earlier, and elsewhere."""
     return studies.str.contains(f"/{PROTOCOL}", regex=False).fillna(False).astype(bool)
+
+
+def are_simulated(protocols: pd.Series[Any]) -> pd.Series[Any]:
+    """Whether each of these protocols is one of a simulated GPU, whose times say nothing of a real one."""
+    return protocols.str.endswith(PRODUCT_MARK + SIMULATED).fillna(False).astype(bool)
 
 
 PUBLISHED = "published:"  # begins the study of rows that a file of another project says: it is no study of ours

@@ -172,3 +172,11 @@ def test_project_table_is_named_by_cu_count_where_the_short_name_is_taken(
     write_table(tmp_path / "gfx950.yaml", TunedTable(GFX950))
     assert default_path(GFX950) == tmp_path / "gfx950.yaml"
     assert default_path(half) == tmp_path / "gfx950-128cu.yaml"
+
+
+def test_a_simulated_gpu_never_becomes_a_row(tmp_path: Path) -> None:
+    frame = results(measured(9.0))
+    frame["protocol"] = frame["protocol"] + "@simulated"
+    with pytest.raises(InputError, match="trials of a simulated GPU only, which measure nothing; sweep on a real one"):
+        export(frame, table=tmp_path / "table.yaml", output=None, min_gain=0.0)
+    assert not (tmp_path / "table.yaml").exists()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from fake_gpu import FakeGpu
 
 from kernels.errors import IllegalConfigError
@@ -20,38 +18,7 @@ from search.device.gpu import (
     _load_native,
     kernel_error,
     one_line,
-    see_none,
-    see_only,
-    visible_mask,
 )
-
-
-@pytest.mark.parametrize("before, index, after", [(None, 2, "2"), ("4,5,6", 1, "5"), ("GPU-ab,GPU-cd", 0, "GPU-ab")])
-def test_a_worker_sees_one_gpu_of_those_that_its_parent_sees(
-    monkeypatch: pytest.MonkeyPatch, before: str | None, index: int, after: str
-) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if before is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", before)
-    see_only(index)
-    assert _environment(monkeypatch) == after
-
-
-def _environment(monkeypatch: pytest.MonkeyPatch) -> str:
-    value = os.environ["CUDA_VISIBLE_DEVICES"]
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    return value
-
-
-def test_a_compiling_process_sees_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    see_none()
-    assert _environment(monkeypatch) == "-1"
-
-
-def test_rocm_is_masked_by_its_own_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.version, "hip", "7.0")
-    assert visible_mask() == "HIP_VISIBLE_DEVICES"
 
 
 def test_an_error_after_which_the_gpu_does_not_answer_is_a_fault_whatever_it_says() -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from kernels.families.aiter import AiterConfig
 from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
 from search.device.gpu import GpuFaultError
-from search.device.lane import GpuLane, GpuUnusableError, Job
+from search.device.lane import GpuLane, GpuUnusableError, Job, TaskLimits
 from search.device.measure import FinalTask, MeasureTask, StandBy
 from search.device.timing import COLD
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, FinalTimes
@@ -45,6 +46,7 @@ class ScriptedPool:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.tasks: list[Any] = []
+        self.limits_s: list[float] = []
         self.waiting: list[tuple[Any, Future[Any]]] = []
         self.closed = False
 
@@ -52,6 +54,7 @@ class ScriptedPool:
         if self.closed:
             raise RuntimeError("the pool is closed")
         self.tasks.append(task)
+        self.limits_s.append(timeout_s)
         future: Future[Any] = Future()
         self.waiting.append((task, future))
         return future
@@ -81,7 +84,7 @@ def numbers(pool: ScriptedPool, skipped: int = 0) -> list[str | int]:
 
 def lane_of(script: Script, clock: Clock | None = None) -> tuple[GpuLane, ScriptedPool]:
     pool = ScriptedPool(script)
-    return GpuLane(3, pool, COLD, timeout_s=60, clock=clock or Clock()), pool  # type: ignore[arg-type]
+    return GpuLane(3, pool, COLD, TaskLimits(), clock=clock or Clock()), pool  # type: ignore[arg-type]
 
 
 def put(lane: GpuLane, number: int, **facts: Any) -> Future[Any]:
@@ -192,7 +195,7 @@ def test_the_time_without_a_compiled_candidate_is_recorded_as_waiting() -> None:
 def test_after_a_fault_the_spare_takes_over_and_the_first_pool_stands_by() -> None:
     script = faulty(WorkerDied("gone"))
     pool, spare = ScriptedPool(script), ScriptedPool(script)
-    lane = GpuLane(3, pool, COLD, timeout_s=60, clock=Clock(), spare=spare)  # type: ignore[arg-type]
+    lane = GpuLane(3, pool, COLD, TaskLimits(), clock=Clock(), spare=spare)  # type: ignore[arg-type]
     lane.put_baseline(BASELINE)
     answers = [put(lane, number) for number in (1, 2, 3)]
     pool.step()  # the baseline; now the spare is started
@@ -236,7 +239,7 @@ def test_whoever_waits_for_a_candidate_hears_of_the_end() -> None:
 
 def test_closing_stops_the_spare_that_takes_over_from_the_closed_worker() -> None:
     pool, spare = ScriptedPool(lambda task: ok(20.0)), ScriptedPool(lambda task: ok(20.0))
-    lane = GpuLane(3, pool, COLD, timeout_s=60, clock=Clock(), spare=spare)  # type: ignore[arg-type]
+    lane = GpuLane(3, pool, COLD, TaskLimits(), clock=Clock(), spare=spare)  # type: ignore[arg-type]
     put(lane, 1)
     lane.close()
     assert pool.closed and spare.closed
@@ -263,7 +266,7 @@ def test_closing_while_the_next_task_starts_leaves_nobody_waiting(
     closers: list[threading.Thread] = []
     pools = [ClosedMeanwhile(lambda task: ok(20.0)) for _ in range(2)]
     pools[1].tasks.append("one before")
-    lane = GpuLane(3, pools[0], COLD, 60, clock=Clock(), spare=pools[1] if with_spare else None)  # type: ignore[arg-type]
+    lane = GpuLane(3, pools[0], COLD, TaskLimits(), clock=Clock(), spare=pools[1] if with_spare else None)  # type: ignore[arg-type]
     for pool in pools:
         pool.lane, pool.closers = lane, closers
     answers = [put(lane, number) for number in ((1,) if with_spare else (1, 2, 3))]
@@ -285,3 +288,22 @@ def test_finals_answer_with_times_or_say_why_not() -> None:
     assert good.result() is times
     with pytest.raises(FinalsFailedError, match="crashed: gone"):
         bad.result()
+
+
+def test_what_a_process_does_for_the_first_time_may_take_longer_and_so_after_each_fault() -> None:
+    lane, pool = lane_of(faulty(WorkerDied("the worker was killed by SIGABRT")))
+    lane.put_baseline(BASELINE)
+    for number in (1, 2, 3):
+        put(lane, number)
+    pool.run()
+    assert numbers(pool) == ["baseline", 1, 2, "baseline", 3]
+    assert pool.limits_s == [600, 60, 60, 600, 60]
+
+
+def test_a_library_may_build_itself_at_its_first_call_only() -> None:
+    lane, pool = lane_of(lambda task: ok(20.0))
+    lane.put_baseline(BASELINE)
+    for _ in range(2):
+        lane.put(Job(MeasureTask(Candidate(SHAPE, "aiter", AiterConfig()), COLD), Future()))
+    pool.run()
+    assert pool.limits_s == [600, 900, 60]

@@ -16,7 +16,7 @@ from fake_gpu import H200
 from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
 from search.device.ahead import Compiled
-from search.device.lane import GpuLane
+from search.device.lane import GpuLane, TaskLimits
 from search.device.measure import Answer, MeasureTask, Task, baseline
 from search.evaluation import Candidate, Evaluation, FinalTimes
 from search.evaluators.device import Compilation, DeviceEvaluator, Limits
@@ -65,7 +65,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def evaluator(log: Path) -> Iterator[DeviceEvaluator]:
     made = DeviceEvaluator(
-        H200, jobs=1, limits=Limits(compile_s=60, run_s=3), gpus=(0,),
+        H200, jobs=1, limits=Limits(60, TaskLimits(run_s=3, first_s=3)), gpus=(0,),
         compiler=WorkerPool(fake_compile, 1), workers=[WorkerPool(partial(fake_gpu_work, log=log), 1)],
     )  # fmt: skip
     yield made

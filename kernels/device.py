@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+_ARCH = re.compile(r"[a-z0-9_]{1,32}")  # it becomes part of file names
 
 
 @dataclass(frozen=True, order=True)
@@ -11,6 +14,17 @@ class DeviceKey:
 
     arch: str
     cu_count: int
+
+    def __post_init__(self) -> None:
+        """Reject what names no device.
+
+        Raises:
+            ValueError: The message starts with the field's name.
+        """
+        if not isinstance(self.arch, str) or _ARCH.fullmatch(self.arch) is None:
+            raise ValueError(f"arch: {self.arch!r} is no architecture; use a-z, 0-9 and _, for example gfx950")
+        if self.cu_count < 1:
+            raise ValueError(f"cu_count: {self.cu_count} is less than 1")
 
     def __str__(self) -> str:
         return f"{self.arch}-{self.cu_count}cu"

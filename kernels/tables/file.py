@@ -94,10 +94,12 @@ def _entry(row: TableRow) -> str:
 
 def _device(node: YamlNode) -> DeviceKey:
     values = node.mapping(("arch", "cu_count"))
-    cu_count = values["cu_count"].integer()
-    if cu_count < 1:
-        values["cu_count"].fail(f"{cu_count} is less than 1")
-    return DeviceKey(values["arch"].text(), cu_count)
+    arch, cu_count = values["arch"].text(), values["cu_count"].integer()
+    try:
+        return DeviceKey(arch, cu_count)
+    except ValueError as error:
+        field, _, problem = str(error).partition(": ")
+        values[field].fail(problem)
 
 
 def _row(node: YamlNode, device: DeviceKey) -> TableRow:

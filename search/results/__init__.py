@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,17 @@ import pyarrow.parquet as pq
 
 from kernels.disk import write_atomically
 from kernels.errors import InputError
-from kernels.problem import GemmShape
 from kernels.wording import instead_of
 from search.evaluation import Value
 from search.formats import read_published
+from search.results.checks import REQUIRED, check_results
 from search.results.columns import COLUMNS, FLAG, INTEGER, NUMBER, TEXT, UNITS, typed_frame
 from search.results.published import frame_of
 from search.results.record import RECORD, Record, make_record
 from search.results.studies import FILE_SUFFIXES, STUDIES_FILE
 
 __all__ = ["COLUMNS", "RECORD", "Record", "load", "make_record", "save"]
-INDEX = {"", "Unnamed: 0"}  # a column that pandas made of an index
-REQUIRED = ("arch", "cu_count", "M", "N", "K", "family", "outcome")  # of a file that calls itself results
+INDEX = {"", "Unnamed: 0", "__index_level_0__"}  # a column that pandas made of an index
 
 
 def load(path: Path | str) -> pd.DataFrame:
@@ -37,7 +37,7 @@ def load(path: Path | str) -> pd.DataFrame:
             Columns of your own are kept, behind ours.
 
     Raises:
-        InputError: Nothing there, not readable, or not results: the message names the column.
+        InputError: Nothing there, not readable, or not results: the message names row and column.
     """
     if isinstance(path, Path) or "://" not in path:
         path = Path(path)
@@ -50,8 +50,11 @@ def load(path: Path | str) -> pd.DataFrame:
 
     records = stored_records(path)
     unknown = {name for record in records for name in record} - COLUMNS.keys()
-    _check_names(str(path), unknown)
-    return typed_frame({name: [record.get(name) for record in records] for name in COLUMNS})
+    if unknown:
+        raise InputError(f"{path}: unknown column {', '.join(sorted(unknown))}; use the version that wrote it")
+    frame = typed_frame({name: [record.get(name) for record in records] for name in COLUMNS})
+    check_results(frame, str(path))
+    return frame
 
 
 def _is_ours(path: Path) -> bool:
@@ -98,7 +101,8 @@ def _load_file(path: Path) -> pd.DataFrame:
         missing = [name for name in REQUIRED if name not in columns]
         if missing:
             raise InputError(f"{path}: not results: no column {', '.join(missing)}")
-        frame = _checked(path, typed_frame(columns))
+        frame = typed_frame(columns)
+        check_results(frame, str(path))
         for name in [name for name in columns if name not in COLUMNS and name not in INDEX]:
             frame[name] = columns[name]
         return frame
@@ -110,29 +114,9 @@ def _load_file(path: Path) -> pd.DataFrame:
         raise InputError(f"{path}: not results ({str(error).splitlines()[0]}); a torn file? restore it") from error
 
 
-def _checked(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
-    """``frame``, each of whose rows says for which device and shape it is and how it ended."""
-    required = frame[list(REQUIRED)]
-    if required.isna().any(axis=None):
-        row, column = next((i, name) for name in REQUIRED for i in range(len(frame)) if pd.isna(frame[name].iloc[i]))
-        raise InputError(f"{path}: row {row + 1} has no {column}; correct it or remove it")
-    shapes: list[Any] = list(frame[["M", "N", "K"]].drop_duplicates().itertuples(index=False, name=None))
-    for M, N, K in shapes:
-        try:
-            GemmShape(M, N, K)
-        except ValueError as error:
-            raise InputError(f"{path}: shape {M}x{N}x{K}: {error}; remove its rows") from error
-    return frame
-
-
 def _parquet_columns(content: bytes) -> dict[str, Any]:
     frame = pd.read_parquet(io.BytesIO(content))
     return {str(name): frame[name].array for name in frame.columns}
-
-
-def _check_names(path: str, unknown: Collection[str]) -> None:
-    if unknown:
-        raise InputError(f"{path}: unknown column {', '.join(sorted(unknown))}; use the version that wrote it")
 
 
 EMPTY = '""'
@@ -164,6 +148,9 @@ def csv_to_columns(text: str) -> dict[str, list[Value]]:
     if not lines:
         raise ValueError("holds nothing")
     header = lines[0]
+    twice = [name for name, count in Counter(header).items() if count > 1]
+    if twice:
+        raise ValueError(f"column {', '.join(twice)} is there twice")
     for number, line in enumerate(lines[1:], 2):
         if len(line) != len(header):
             raise ValueError(f"row {number} has {len(line)} cells, the header {len(header)}")

@@ -84,10 +84,11 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 REQUIRED: dict[str, list[Value]] = {
     "arch": ["gfx950"], "cu_count": [256], "M": [1], "N": [64], "K": [64], "family": ["fused"], "outcome": ["ok"],
 }  # fmt: skip
-SAMPLE = ("study", "samples", "cache_modifier", "reason", "time_us", "vgprs", "deterministic")
+SAMPLE = ("study", "samples", "cache_modifier", "reason", "margin_us", "time_us", "vgprs", "deterministic")
+LEGAL = {"cache_modifier": st.sampled_from(["", ".cg"]), "time_us": st.floats(1e-3, 1e9)}  # what may be read back
 rows = st.integers(0, 4).flatmap(
     lambda n: st.fixed_dictionaries(
-        {name: st.lists(st.none() | VALUES[COLUMNS[name]], min_size=n, max_size=n) for name in SAMPLE}
+        {name: st.lists(st.none() | LEGAL.get(name, VALUES[COLUMNS[name]]), min_size=n, max_size=n) for name in SAMPLE}
     )
 )
 
@@ -124,9 +125,10 @@ HEADER = "arch,cu_count,M,N,K,family,outcome"
         ("x.csv", "", "not results (holds nothing)"),
         ("x.csv", "arch,M\ngfx950,1\n", "not results: no column cu_count, N, K, family, outcome"),
         ("x.csv", HEADER + "\ngfx950,256,16\n", "row 2 has 3 cells, the header 7"),
-        ("x.csv", HEADER + "\n,256,1,64,64,fused,ok\n", "row 1 has no arch"),
-        ("x.csv", HEADER + "\ngfx950,256,1,100,64,fused,ok\n", "shape 1x100x64: N = 100 must be a positive"),
+        ("x.csv", HEADER + "\n,256,1,64,64,fused,ok\n", "row 1: no arch; correct it"),
+        ("x.csv", HEADER + "\ngfx950,256,1,100,64,fused,ok\n", "row 1: N = 100 must be a positive"),
         ("x.csv", HEADER + "\ngfx950,256,many,64,64,fused,ok\n", "column M is not Int64"),
+        ("x.csv", HEADER + ",arch\ngfx950,256,1,64,64,fused,ok,9\n", "column arch is there twice"),
         ("x.csv", HEADER + '\n"gfx950', "not CSV"),
         ("x.parquet", "PAR1", "not results"),
     ],

@@ -1,0 +1,102 @@
+"""What results must be before anything is made of them, wherever they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from functools import cache
+from typing import Any, Final, get_args, get_type_hints
+
+import numpy as np
+import pandas as pd
+
+from kernels.config import knob_limits
+from kernels.device import DeviceKey
+from kernels.errors import InputError
+from kernels.families import FAMILIES
+from kernels.problem import GemmShape
+from kernels.tables.rows import EVIDENCE
+from kernels.wording import first_of, instead_of
+from search.evaluation import OUTCOMES
+from search.results.columns import COLUMNS, NUMBER
+
+REQUIRED: Final = ("arch", "cu_count", "M", "N", "K", "family", "outcome")  # of a file that calls itself results
+TIMES_US: Final = (
+    "time_us", "time_lo_us", "time_hi_us", "predicted_us", "baseline_us", "confirmed_us", "roofline_us",
+)  # fmt: skip
+LEAST_US: Final = 1e-3  # of a time: a table keeps 1e-4, and no GPU starts a kernel within a nanosecond
+NAMED: Final = 3  # rows of one fault in a message
+Problem = Callable[[Any], str | None]  # what is wrong with a value; None where it is right
+
+
+def check_results(frame: pd.DataFrame, source: str) -> None:
+    """Check that every row says for which device and shape it is, that times are times and words are known ones.
+
+    Args:
+        frame: Results with all columns.
+        source: Where they come from, for messages.
+
+    Raises:
+        InputError: One line: source, rows (from 1), column, value and cure.
+    """
+    for positions, problem in _faults(frame):
+        rows = first_of([str(position + 1) for position in positions], NAMED)
+        raise InputError(f"{source}: row {rows}: {problem}; correct it or remove it")
+
+
+def _faults(frame: pd.DataFrame) -> Iterator[tuple[list[int], str]]:
+    """Positions of rows, and what is wrong with all of them."""
+    for name in REQUIRED:
+        yield from _at(frame[name].isna(), f"no {name}")
+    yield from _extents(frame, ("arch", "cu_count"), DeviceKey)
+    yield from _extents(frame, ("M", "N", "K"), GemmShape)
+    for name in (name for name, dtype in COLUMNS.items() if dtype == NUMBER):
+        values = frame[name].to_numpy(float, na_value=1.0)
+        yield from _at(~np.isfinite(values), f"{name} is no finite number")
+        if name in TIMES_US:
+            yield from _at(values < LEAST_US, f"{name} is no time of {LEAST_US:g} us or more")
+    yield from _values(frame["outcome"], _word(OUTCOMES))
+    yield from _values(frame["evidence"], _word(EVIDENCE))
+    for family in FAMILIES:
+        trials = frame["family"] == family
+        for name, problem in _knobs(family).items():
+            yield from _values(frame[name].where(trials), problem)
+
+
+def _at(wrong: Any, problem: str) -> Iterator[tuple[list[int], str]]:
+    positions = np.flatnonzero(np.asarray(wrong, bool))
+    if len(positions):
+        yield positions.tolist(), problem
+
+
+def _values(column: pd.Series[Any], problem: Problem) -> Iterator[tuple[list[int], str]]:
+    """Each wrong value of ``column``; one that is missing is not wrong."""
+    for value in column.dropna().unique():
+        why = problem(value)
+        if why is not None:
+            yield from _at((column == value).fillna(False), f"{column.name} {why}")
+
+
+def _extents(frame: pd.DataFrame, names: tuple[str, ...], kind: Callable[..., Any]) -> Iterator[tuple[list[int], str]]:
+    """Where ``kind`` refuses the values of the columns ``names`` of a row."""
+    for values in frame[list(names)].drop_duplicates().itertuples(index=False, name=None):
+        try:
+            kind(*values)
+        except ValueError as error:
+            same = np.logical_and.reduce([frame[name] == value for name, value in zip(names, values, strict=True)])
+            yield from _at(same, str(error))
+
+
+def _word(words: Collection[str]) -> Problem:
+    return lambda value: None if value in words else f"{value!r} is unknown; {instead_of(value, words)}"
+
+
+def _within(least: int, most: int) -> Problem:
+    return lambda value: None if least <= value <= most else f"= {value} is not within {least}..{most}"
+
+
+@cache
+def _knobs(family: str) -> dict[str, Problem]:
+    """What may be wrong with each knob of ``family``."""
+    hints = get_type_hints(FAMILIES[family].config_type)
+    names = FAMILIES[family].config_type().to_dict()
+    return {name: _within(*knob_limits(name)) if hints[name] is int else _word(get_args(hints[name])) for name in names}

@@ -69,7 +69,7 @@ def sweep(
     families: Annotated[str | None, typer.Option(help="Comma-separated kernel families; default: all.")] = None,
     trials: Annotated[int, typer.Option(min=1, help="Trials for each shape, earlier runs included.")] = 96,
     time_budget: Annotated[float | None, typer.Option(min=0, metavar="S", help="Seconds for the whole sweep.")] = None,
-    sampler: Annotated[str, typer.Option(help="auto, tpe, gp, random or grid.")] = "auto",
+    sampler: Annotated[str, typer.Option(help="auto, surrogate, tpe, random or grid.")] = "auto",
     results: Results = RESULTS,
     storage: Storage = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one a core.")] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, Protocol, get_args, get_type_hints
 
@@ -52,6 +53,8 @@ class Points:
         self.legal = {family: points for family, points in legal.items() if len(points)}
         self.total = sum(len(points) for points in self.legal.values())
         self._untried = {family: np.ones(len(points), dtype=bool) for family, points in self.legal.items()}
+        starts = itertools.accumulate(map(len, self.legal.values()), initial=0)
+        self._begins = dict(zip(self.legal, starts, strict=False))  # number of each family's first point
         self._doubtful = doubtful or {}
         self._coordinates: dict[str, npt.NDArray[np.float32]] = {}
         self._random = np.random.default_rng(seed)
@@ -71,6 +74,24 @@ class Points:
         index = self.legal[family].index_of(config) if family in self.legal else None
         if index is not None:
             self._untried[family][index] = False
+
+    def number(self, family: str, config: KernelConfig) -> int | None:
+        """Place of ``config`` among the points of all families; None where it is not legal."""
+        if family not in self.legal:
+            return None
+        index = self.legal[family].index_of(config)
+        return None if index is None else int(self._begins[family]) + index
+
+    def at(self, number: int) -> tuple[str, KernelConfig]:
+        """The point in place ``number``."""
+        family = max((name for name, begin in self._begins.items() if begin <= number), key=self._begins.__getitem__)
+        return family, self.legal[family].config(number - self._begins[family])
+
+    @property
+    def last(self) -> npt.NDArray[np.bool_]:
+        """Which points are left until no other is [points of all families]."""
+        flags = [self._doubtful.get(family, np.zeros(len(mask), np.bool_)) for family, mask in self._untried.items()]
+        return np.concatenate(flags) if flags else np.zeros(0, np.bool_)
 
     def first(self) -> tuple[str, KernelConfig]:
         """The untried point that comes first, taking the families in turn by the share of each that is done."""

@@ -72,6 +72,24 @@ def estimate_us(family: str, frame: pd.DataFrame, shape: GemmShape, machine: Mac
     return np.broadcast_to(np.asarray(times, np.float64), len(frame))
 
 
+def estimates_us(
+    legal: Mapping[str, LegalPoints], shape: GemmShape, device: DeviceKey
+) -> npt.NDArray[np.float64] | None:
+    """Estimated time of every point of every family, in order [points]; NaN where a family has no model.
+
+    None where no family has one.
+    """
+    machine = Machine(cu_count=device.cu_count)
+    times = {
+        family: estimate_us(family, points.frame, shape, machine) if family in FAMILY_WORK else None
+        for family, points in legal.items()
+    }
+    if all(column is None for column in times.values()):
+        return None
+    unknown = {family: np.full(len(points), np.nan) for family, points in legal.items()}
+    return np.concatenate([unknown[family] if column is None else column for family, column in times.items()])
+
+
 TRITON_KNOBS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages", "matrix_instr_nonkdim")
 HIP_KNOBS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "waves_m", "waves_n", "num_stages", "matrix_instr_nonkdim")
 HIP_FILLED = 0.9  # of a lane's registers: 448 of 512 by the estimate still fit, 498 spilled (clang 22)

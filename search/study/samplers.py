@@ -7,14 +7,22 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, GPSampler, TPESampler
-from optuna.trial import FrozenTrial
+from optuna.samplers import BaseSampler, TPESampler
+from optuna.trial import FrozenTrial, TrialState
 
+from kernels.device import DeviceKey
 from kernels.errors import InputError
+from kernels.families import FAMILIES
+from kernels.problem import GemmShape
 from kernels.wording import instead_of
+from search.results.record import RECORD
+from search.study.features import PointSpace
 from search.study.points import Points, family_distribution
+from search.study.priors import estimates_us
+from search.study.surrogate import SurrogateSearch
 
-SAMPLERS = ("auto", "tpe", "gp", "random", "grid")
+SAMPLERS = ("auto", "surrogate", "tpe", "random", "grid")
+TIMED = ("ok", "slow")  # outcomes with a time
 Spaces = Mapping[str, Mapping[str, BaseDistribution]]
 
 
@@ -74,6 +82,51 @@ class RandomSampler(LegalSampler):
         return self.points.random()
 
 
+class SurrogateSampler(LegalSampler):
+    """The point from which a model of the times, over all legal points, expects most; slow trials teach it too.
+
+    Args:
+        points: The legal points and which were tried.
+        spaces: Distributions of each family's fields.
+        search: Over the points in the numbering of ``points``.
+    """
+
+    def __init__(self, points: Points, spaces: Spaces, search: SurrogateSearch) -> None:
+        super().__init__(points, spaces)
+        self.search = search
+        self._told: set[int] = set()  # numbers of trials
+
+    def propose(self, study: optuna.Study, trial: FrozenTrial) -> tuple[str, Any]:
+        """The point that promises most, given what has ended and what is running."""
+        running = []
+        for other in study.get_trials(deepcopy=False):
+            if other.number not in self._told and (point := self._point(other)) is not None:
+                if other.state.is_finished():
+                    self.search.tell(point, time_of(other))
+                    self._told.add(other.number)
+                elif other.state == TrialState.RUNNING:
+                    running.append(point)
+        return self.points.at(self.search.propose(running))
+
+    def _point(self, trial: FrozenTrial) -> int | None:
+        """Number of the trial's point; None where it has none yet, or one that is not legal any more."""
+        family = str(trial.params.get("family"))
+        if family not in self.spaces or any(name not in trial.params for name in self.spaces[family]):
+            return None
+        config = FAMILIES[family].config({name: trial.params[name] for name in self.spaces[family]})
+        return self.points.number(family, config)
+
+
+def time_of(trial: FrozenTrial) -> float | None:
+    """Time of an ended trial in microseconds, that of a slow one too; None where it has none."""
+    record = trial.user_attrs.get(RECORD)
+    if record is None:
+        return trial.value
+    measured = record.get("evidence") == "measured"
+    time_us = record.get("time_us" if measured else "predicted_us") if record["outcome"] in TIMED else None
+    return None if time_us is None else float(time_us)
+
+
 class ModelSampler(LegalSampler):
     """The untried point nearest to what one of Optuna's model-based samplers proposes.
 
@@ -121,28 +174,46 @@ def check_sampler(name: str) -> None:
         raise InputError(f"unknown sampler {name!r}; {instead_of(name, SAMPLERS)}")
 
 
-def make_sampler(name: str, points: Points, spaces: Spaces, *, seed: int, budget: int) -> LegalSampler:
+def make_sampler(
+    name: str,
+    points: Points,
+    spaces: Spaces,
+    *,
+    seed: int,
+    budget: int,
+    shape: GemmShape | None = None,
+    device: DeviceKey | None = None,
+) -> LegalSampler:
     """The sampler called ``name``.
 
     Args:
-        name: One of :data:`SAMPLERS`; ``auto`` takes the grid where ``budget`` covers every point, else TPE.
+        name: One of :data:`SAMPLERS`; ``auto`` takes the grid where ``budget`` covers every point, else the surrogate.
         points: The legal points and which were tried.
         spaces: Distributions of each family's fields.
         seed: Makes the proposals repeatable.
         budget: Trials that will be run.
+        shape: Problem; with ``device`` it lets the surrogate reason about tiles, waves and the timing model's estimate.
+        device: Where the points run.
 
     Raises:
         InputError: Unknown name.
     """
     check_sampler(name)
     if name == "auto":
-        name = "grid" if budget >= points.untried else "tpe"
+        name = "grid" if budget >= points.untried else "surrogate"
     if name == "grid":
         return GridSampler(points, spaces)
     if name == "random":
         return RandomSampler(points, spaces)
     if name == "tpe":
-        tpe = TPESampler(multivariate=True, seed=seed)
-        return ModelSampler(points, spaces, tpe, startup=10)
-    gp = GPSampler(seed=seed, n_startup_trials=0)
-    return ModelSampler(points, spaces, gp, startup=10)
+        return ModelSampler(points, spaces, TPESampler(multivariate=True, seed=seed), startup=10)
+    return SurrogateSampler(points, spaces, SurrogateSearch(_space(points, shape, device), seed, points.last))
+
+
+def _space(points: Points, shape: GemmShape | None, device: DeviceKey | None) -> PointSpace:
+    """The points with what is known of them before any trial."""
+    frames = {family: legal.frame for family, legal in points.legal.items()}
+    if shape is None or device is None:
+        return PointSpace(frames)
+    estimate_us = estimates_us(points.legal, shape, device)
+    return PointSpace(frames, shape=shape, cu_count=device.cu_count, estimate_us=estimate_us)

@@ -147,7 +147,10 @@ class StudyRun:
         clock: _Clock,
     ) -> None:
         spaces = distributions(self.points)
-        chosen = make_sampler(sampler, self.points, spaces, seed=seed + len(earlier), budget=total - len(earlier))
+        chosen = make_sampler(
+            sampler, self.points, spaces, seed=seed + len(earlier), budget=total - len(earlier),
+            shape=self.shape, device=self.evaluator.device,
+        )  # fmt: skip
         live = optuna.create_study(sampler=chosen)
         live.add_trials(earlier)
         running: dict[Future[Evaluation], _Running] = {}

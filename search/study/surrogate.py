@@ -1,0 +1,219 @@
+"""The search's own sampler: a Gaussian process over the legal points, told of every trial, asked for the next.
+
+Source: Jones, Schonlau, Welch, Efficient global optimization of expensive black-box functions (1998), for expected
+improvement; Ginsbourger, Le Riche, Carraro, Kriging is well-suited to parallelize optimization (2010), for trials that
+are under way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from search.study.covariance import Covariance, Floats, Parameters, Rows, Table, fit, prior
+from search.study.features import PointSpace
+from search.study.posterior import Posterior
+
+START = 8  # random trials before the model is asked
+FIRST_TIMES = 4  # of these with times
+GROWTH = 1.2  # of the trials, between two fits
+FITTED = 160  # trials in a fit, at most
+REMEMBERED = 512  # trials that the model holds, at most
+POOL = 16_000  # points that the model looks at; of more, those that look best, near the best, and a random part
+NEAR = 5  # best trials whose neighbours are in the pool
+NEIGHBOUR_SHARE = 0.4  # of the proposals: next to the best point
+SHARP = 0.2  # times within this fraction of the best are told apart best, as the logarithm begins there
+FAILURE_RANGE = 0.3  # how far a failure reaches, in coordinates of the knobs that span 0 to 1
+LOWEST_SPREAD = 0.05  # of the targets
+
+
+class SurrogateSearch:
+    """Proposes the point with the largest expected improvement.
+
+    Args:
+        space: The points.
+        seed: Makes the proposals repeatable.
+        last: Points that are left until no other is [points].
+    """
+
+    def __init__(self, space: PointSpace, seed: int, last: npt.NDArray[np.bool_] | None = None) -> None:
+        self.space = space
+        self._random = np.random.default_rng(seed)
+        self._open = np.ones(len(space), np.bool_)
+        self._last = np.zeros(len(space), np.bool_) if last is None else last
+        self._times: dict[int, float] = {}  # by point, in the order of the trials
+        self._failed: list[int] = []
+        self._parameters: Parameters | None = None
+        self._next_fit = 0
+        self._pool: _Pool | None = None
+        self._model: _Model | None = None
+
+    def tell(self, point: int, time_us: float | None) -> None:
+        """A trial of ``point`` ended.
+
+        Args:
+            point: Its number.
+            time_us: Its time, certain or not; None where it has none.
+        """
+        self._open[point] = False
+        if time_us is None:
+            self._failed.append(point)
+        else:
+            self._times[point] = time_us
+        if self._model is not None:
+            self._model.learn(point, worked=time_us is not None)
+
+    def propose(self, running: Sequence[int] = ()) -> int:
+        """An open point to try next.
+
+        Args:
+            running: Points whose trials have not ended.
+        """
+        self._open[list(running)] = False
+        choice = self._choice()
+        if len(self._times) < FIRST_TIMES or len(self._times) + len(self._failed) + len(running) < START:
+            return int(self._random.choice(choice))
+        model = self._current_model(running)
+        rows = model.pool.rows(choice)
+        near = rows[model.pool.next_to(min(self._times, key=self._times.__getitem__))[rows]]
+        if len(near) and self._random.random() < NEIGHBOUR_SHARE:
+            rows = near
+        if not len(rows):
+            return int(self._random.choice(choice))
+        promise = model.promise(self._targets(model.trials), running)[rows]
+        return int(model.pool.points[self._random.choice(rows[promise >= promise.max()])])
+
+    def _choice(self) -> Rows:
+        """Open points, the doubtful ones only where there is no other."""
+        promising = np.flatnonzero(self._open & ~self._last)
+        return promising if len(promising) else np.flatnonzero(self._open)
+
+    def _targets(self, trials: Sequence[int]) -> Floats:
+        """What the model learns of each trial: the logarithm of its time, compressed far from the best."""
+        times = np.array([self._times[point] for point in trials])
+        return np.log1p(np.log(times / min(self._times.values())) / SHARP)
+
+    def _current_model(self, running: Sequence[int]) -> _Model:
+        """The model, with its parameters fitted anew where the trials have grown enough."""
+        if self._model is None or len(self._times) >= self._next_fit:
+            pool = self._current_pool(running)
+            start = self._parameters or prior(pool.table.width)[0]
+            fitted = self._remembered(FITTED)
+            targets = _standardised(self._targets(fitted))
+            self._parameters = fit(pool.table, pool.rows(fitted), targets, start)
+            self._next_fit = math.ceil(max(len(self._times) + 1, len(self._times) * GROWTH))
+            self._model = _Model(pool, self._parameters, self._remembered(REMEMBERED), self._failed)
+        return self._model
+
+    def _remembered(self, limit: int) -> list[int]:
+        """Trials with times, in their order: of more than ``limit`` the best half of it and a random rest."""
+        trials = list(self._times)
+        if len(trials) <= limit:
+            return trials
+        order = np.argsort(list(self._times.values()))
+        rest = self._random.choice(order[limit // 2 :], limit - limit // 2, replace=False)
+        return [trials[i] for i in sorted([*order[: limit // 2], *rest])]
+
+    def _current_pool(self, running: Sequence[int]) -> _Pool:
+        """Every point, or those that the model shall look at until its next fit."""
+        if len(self.space) <= POOL:
+            self._pool = self._pool or _Pool(self.space, np.arange(len(self.space)))
+            return self._pool
+        choice = self._choice()
+        liked = self._liked(choice)
+        chance = self._random.choice(len(choice), min(len(choice), POOL // 2), replace=False)
+        best = sorted(self._times, key=self._times.__getitem__)[:NEAR]
+        near = [self.space.neighbours(point) for point in best]
+        tried = [*self._times, *self._failed, *running]
+        return _Pool(self.space, np.unique(np.concatenate([liked, choice[chance], *near, tried]).astype(np.intp)))
+
+    def _liked(self, choice: Rows) -> Rows:
+        """Of the points to choose from, those with the smallest estimates."""
+        if self.space.estimate_us is None:
+            return choice[:0]
+        return choice[np.argsort(self.space.estimate_us[choice])[: POOL // 2]]
+
+
+class _Pool:
+    """Points that the model looks at, ascending, as it sees them."""
+
+    def __init__(self, space: PointSpace, points: Rows) -> None:
+        self.points = points
+        self.codes = space.codes[points]
+        described = space.describe(points)
+        self.knobs = described.knobs
+        self.table = Table(described.features)
+
+    def rows(self, points: Iterable[int]) -> Rows:
+        """Rows of those of ``points`` that are in the pool, in their order."""
+        wanted = np.asarray(points, np.intp)
+        rows = np.minimum(np.searchsorted(self.points, wanted), len(self.points) - 1)
+        return np.asarray(rows[self.points[rows] == wanted], np.intp)
+
+    def next_to(self, point: int) -> npt.NDArray[np.bool_]:
+        """Which points of the pool differ from ``point`` in one knob [pool]."""
+        own = self.codes[self.rows([point])[0]]
+        return np.asarray((self.codes != own).sum(axis=1) == 1)
+
+    def nearness(self, row: int) -> Floats:
+        """1 for the point in ``row``, less the more knobs differ and the further [pool]."""
+        distance = np.abs(self.knobs - self.knobs[row]).sum(axis=1, dtype=np.float64)
+        return np.asarray(np.exp(-distance / FAILURE_RANGE), np.float64)
+
+
+class _Model:
+    """What the trials say about the points of a pool, until the parameters are fitted anew."""
+
+    def __init__(self, pool: _Pool, parameters: Parameters, trials: Sequence[int], failed: Sequence[int]) -> None:
+        self.pool = pool
+        self.trials = list(trials)
+        self._posterior = Posterior(Covariance(pool.table, parameters), pool.rows(trials))
+        self._worked = np.ones(len(pool.points))  # weighted votes near each point, and one for "works"
+        self._votes = np.ones(len(pool.points))
+        for point in trials:
+            self._vote(point, worked=True)
+        for point in failed:
+            self._vote(point, worked=False)
+
+    def learn(self, point: int, *, worked: bool) -> None:
+        """A trial of ``point`` ended."""
+        if len(rows := self.pool.rows([point])):
+            self._vote(point, worked=worked)
+            if worked:
+                self._posterior.add(int(rows[0]))
+                self.trials.append(point)
+
+    def _vote(self, point: int, *, worked: bool) -> None:
+        near = self.pool.nearness(int(self.pool.rows([point])[0]))
+        self._votes += near
+        self._worked += near * worked
+
+    def promise(self, targets: Floats, running: Sequence[int]) -> Floats:
+        """Expected improvement on the best target by each point, if it works [pool].
+
+        Args:
+            targets: Of :attr:`trials`.
+            running: Points whose trials have not ended: what they will say narrows the deviation.
+        """
+        scaled = _standardised(targets)
+        pending = self.pool.rows(running)
+        for row in pending:
+            self._posterior.add(int(row))
+        mean, deviation = self._posterior.mean(scaled), self._posterior.deviation()
+        self._posterior.remove(len(pending))
+        return expected_improvement(scaled.min(), mean, deviation) * self._worked / self._votes
+
+
+def expected_improvement(best: float, mean: Floats, deviation: Floats) -> Floats:
+    """Mean of what normally distributed values fall below ``best``, where they do [points]."""
+    z = (best - mean) / deviation
+    density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+    return np.asarray(deviation * (z * ndtr(z) + density), np.float64)
+
+
+def _standardised(targets: Floats) -> Floats:
+    return np.asarray((targets - targets.mean()) / max(float(targets.std()), LOWEST_SPREAD), np.float64)

@@ -38,10 +38,10 @@ from kernels.errors import WrongResultError
 from kernels.families import FAMILIES
 from kernels.launches.program import Program
 from kernels.problem import GemmShape
+from kernels.rocm.toolchain import find_tool
 from search.gate.check import SimulatedCall, check_program
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import CompiledCall, compile_call
-from search.gfx950.llvm import find_tool
 from search.gfx950.simulator import SimulationError, ToolNotFoundError, load_assembly
 from search.gfx950.simulator.state.findings import SimulatorLimitError
 from search.gfx950.simulator.state.registers import CONSTANT, SCC

@@ -7,6 +7,11 @@ class InputError(ValueError):
     """The user's input is wrong; the message is one line: what, where, how to cure it."""
 
 
+def before_cure(error: Exception) -> str:
+    """The error's text as it can stand after a colon: a semicolon before the cure."""
+    return str(error).replace(": ", "; ", 1)
+
+
 class KernelError(Exception):
     """A configuration did not yield a valid result; the search records ``outcome`` and goes on."""
 

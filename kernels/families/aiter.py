@@ -6,17 +6,19 @@ Source of the interface: AITER 0.1.7 (``aiter.ops.quant``, ``aiter.ops.gemm_op_a
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kernels.config import GFX950_ONLY, KernelConfig, Rule
+from kernels.device import GFX950
 from kernels.errors import UnavailableError
-from kernels.families.stages import io_buffers
+from kernels.families.family import Family
+from kernels.families.stages import Stage
 from kernels.launches.coverage import WholeCoverage
 from kernels.launches.kernels import LibraryKernel
-from kernels.launches.program import KernelCall, Program
+from kernels.launches.program import KernelCall
 from kernels.mxfp4.layouts import padded_scale_shape
 from kernels.problem import BLOCK, GemmShape
 
@@ -71,6 +73,12 @@ def library_gemm(
         product.copy_(whole[:M])
 
 
+def installed() -> bool:
+    """Whether ``import aiter`` finds a package; a mere folder of that name, as of an unpacked wheel, is none."""
+    spec = importlib.util.find_spec("aiter")
+    return spec is not None and spec.origin is not None
+
+
 def library() -> Any:
     """The package ``aiter``.
 
@@ -92,14 +100,33 @@ LIBRARY_KERNEL = LibraryKernel(
 )
 
 
-def aiter(shape: GemmShape, config: AiterConfig, stride_am: int) -> Program:
+@dataclass(frozen=True, eq=False)
+class AiterGemm(Stage):
     """The library's own quantise kernel and GEMM, as one call of it."""
-    call = KernelCall(
-        LIBRARY_KERNEL,
-        (1, 1, 1),
-        {"a": "a", "b": "b", "b_scale": "b_scale", "out": "out",
-         "M": shape.M, "N": shape.N, "K": shape.K, "stride_am": stride_am},
-        {},
-        WholeCoverage(shape.M, shape.N),
-    )  # fmt: skip
-    return Program(io_buffers(shape), (call,))
+
+    ARCH: ClassVar[str | None] = GFX950.arch
+
+    def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
+        """The whole product."""
+        return KernelCall(
+            LIBRARY_KERNEL,
+            (1, 1, 1),
+            {"a": "a", "b": "b", "b_scale": "b_scale", "out": "out",
+             "M": shape.M, "N": shape.N, "K": shape.K, "stride_am": stride_am},
+            {},
+            WholeCoverage(shape.M, shape.N),
+        )  # fmt: skip
+
+    def lacking(self, *, offline: bool) -> str | None:
+        """AITER's Python package, which is not imported here."""
+        if offline:
+            return "AITER chooses its kernel when it is called, so it is measured on a GPU only"
+        return None if installed() else "aiter is not installed; pip install amd-aiter on ROCm"
+
+
+def aiter(c: Any) -> tuple[Stage, ...]:
+    """One call."""
+    return (AiterGemm(),)
+
+
+AITER = Family("aiter", AiterConfig, aiter, False, "AITER's own quantise kernel and GEMM, as a baseline", ())

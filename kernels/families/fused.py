@@ -1,4 +1,4 @@
-"""``fused`` and its two split-K forms: knobs, rules, launches. Quantise and multiply in one Triton kernel."""
+"""``fused`` and its two split-K forms: knobs, rules, stages. Quantise and multiply in one Triton kernel."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from kernels.config import (
     multiple,
 )
 from kernels.device import DeviceKey
-from kernels.families.stages import cdiv, io_buffers, is_wide, reduce_call, round_up, summed, zero_call
-from kernels.launches.coverage import TileCoverage
-from kernels.launches.program import Buffer, KernelCall, Program
+from kernels.families.family import Family
+from kernels.families.stages import Clear, Gemm, Stage, Sum
 from kernels.problem import GemmShape
-from kernels.triton.gemm import fused_gemm_kernel
 
 
 def _accumulators_fit(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
@@ -136,59 +134,26 @@ class SplitKWorkspaceConfig(SplitKAtomicConfig):
 CAST_BLOCK = (16, 64)  # tile of the kernel that rounds the accumulator to bf16
 
 
-def fused(shape: GemmShape, config: TileConfig, stride_am: int) -> Program:
+def fused(c: Any) -> tuple[Stage, ...]:
     """Quantise and multiply in one kernel."""
-    return Program(io_buffers(shape), (_fused_call(shape, config, stride_am, 1, "out", "out"),))
+    return (Gemm(c),)
 
 
-def fused_splitk_atomic(shape: GemmShape, config: SplitKAtomicConfig, stride_am: int) -> Program:
+def fused_splitk_atomic(c: Any) -> tuple[Stage, ...]:
     """The same for each slice of K, added to a cleared fp32 accumulator, which is then rounded."""
-    sums = Buffer("sums", "fp32", (1, shape.M, shape.N), "workspace")
-    gemm = _fused_call(shape, config, stride_am, config.split_k, "atomic", "sums")
-    cast = reduce_call(shape, "sums", 1, *CAST_BLOCK)
-    return Program((*io_buffers(shape), sums), (zero_call(shape, "sums"), gemm, cast))
+    return Clear("sums"), Gemm(c, split_k=c.split_k, atomic=True), Sum(*CAST_BLOCK, slices=1, buffer="sums")
 
 
-def fused_splitk_workspace(shape: GemmShape, config: SplitKWorkspaceConfig, stride_am: int) -> Program:
+def fused_splitk_workspace(c: Any) -> tuple[Stage, ...]:
     """The same for each slice of K, each stored, then summed."""
-    gemm = _fused_call(shape, config, stride_am, config.split_k, "workspace", "slices")
-    return summed(shape, io_buffers(shape), (gemm,), config.split_k, config.REDUCE_BLOCK_M, config.REDUCE_BLOCK_N)
+    return Gemm(c, split_k=c.split_k, sliced=True), Sum(c.REDUCE_BLOCK_M, c.REDUCE_BLOCK_N, c.split_k)
 
 
-def _fused_call(shape: GemmShape, config: TileConfig, stride_am: int, split_k: int, store: str, out: str) -> KernelCall:
-    constexprs = _gemm_constexprs(shape, config, split_k, store)
-    constexprs |= {
-        "QUANTIZER": config.quantizer, "A_OPERAND": config.a_operand,
-        "WIDE_OFFSETS": _gemm_wide(shape, stride_am, split_k),
-    }  # fmt: skip
-    return KernelCall(
-        fused_gemm_kernel,
-        _gemm_grid(shape, config, split_k),
-        {"a_ptr": "a", "b_ptr": "b", "b_scale_ptr": "b_scale", "out_ptr": out,
-         "M": shape.M, "stride_am": stride_am, "stride_om": shape.N},
-        constexprs,
-        _coverage(shape, config, split_k),
-        config.launch_options(),
-    )  # fmt: skip
-
-
-def _gemm_wide(shape: GemmShape, stride_am: int, split_k: int) -> bool:
-    rows = round_up(shape.M, 256)
-    return is_wide(rows * stride_am, shape.N * shape.K // 2, split_k * rows * shape.N)
-
-
-def _gemm_constexprs(shape: GemmShape, config: TileConfig, split_k: int, store: str) -> dict[str, int | str | bool]:
-    return {
-        "N": shape.N, "K": shape.K,
-        "BLOCK_M": config.BLOCK_M, "BLOCK_N": config.BLOCK_N, "BLOCK_K": config.BLOCK_K,
-        "GROUP_M": config.GROUP_M, "NUM_XCDS": config.num_xcds, "SPLIT_K": split_k,
-        "CACHE": config.cache_modifier, "STORE": store,
-    }  # fmt: skip
-
-
-def _gemm_grid(shape: GemmShape, config: TileConfig, split_k: int) -> tuple[int, int, int]:
-    return (cdiv(shape.M, config.BLOCK_M) * cdiv(shape.N, config.BLOCK_N), split_k, 1)
-
-
-def _coverage(shape: GemmShape, config: TileConfig, split_k: int) -> TileCoverage:
-    return TileCoverage(shape.M, shape.N, config.BLOCK_M, config.BLOCK_N, config.GROUP_M, config.num_xcds, split_k)
+FUSED = Family("fused", TileConfig, fused, True, "quantise and multiply in one kernel")
+FUSED_SPLITK_ATOMIC = Family(
+    "fused_splitk_atomic", SplitKAtomicConfig, fused_splitk_atomic, False, "fused, K split, fp32 atomics"
+)
+FUSED_SPLITK_WORKSPACE = Family(
+    "fused_splitk_workspace", SplitKWorkspaceConfig, fused_splitk_workspace, True,
+    "fused, K split into slices, then a reduction",
+)  # fmt: skip

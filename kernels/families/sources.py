@@ -22,7 +22,30 @@ CODE_OBJECT_SOURCES: Final = (*HIP_SOURCES, "rocm/code_object_launch.py", "rocm/
 HEX_DIGITS: Final = 12
 STUDY: Final = "study"  # stands for all families together: what the name of a study holds
 # Sources that were rearranged and make the same: the hash before, and what it is now, by family.
-REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
+REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "7f7b0add166f": {
+            "fused": "e841e5cd0086",
+            "fused_splitk_atomic": "e841e5cd0086",
+            "fused_splitk_workspace": "e841e5cd0086",
+        },
+        "bccf2333c720": {
+            "staged_triton": "4eee1cd26d37",
+        },
+        "2694e36a54c5": {
+            "staged_hip": "74a31820b4fe",
+        },
+        "af59b1b2e38b": {
+            "staged_ck": "d33fa8c34c04",
+        },
+        "2cff87ee285e": {
+            "aiter": "9ec4fd62fd48",
+        },
+        "f3d651567c57": {
+            "study": "b4064a888e48",
+        },
+    }
+)
 
 
 @cache

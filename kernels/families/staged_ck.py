@@ -1,4 +1,4 @@
-"""``staged_ck``: knobs, rules, launches. A quantise kernel, then one of AITER's code objects."""
+"""``staged_ck``: knobs, rules, stages. A quantise kernel, then one of AITER's code objects."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from kernels.config import GFX950_ONLY, KernelConfig, Rule, multiple
-from kernels.device import DeviceKey
+from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError, UnavailableError
-from kernels.families.stages import (
-    HIP_QUANTIZE_RULES,
-    io_buffers,
-    packed_buffers,
-    quantize_call,
-    quantize_hip_call,
-    zero_call,
-)
-from kernels.launches.program import KernelCall, Program
+from kernels.families.family import Family
+from kernels.families.sources import CODE_OBJECT_SOURCES
+from kernels.families.stages import HIP_QUANTIZE_RULES, Clear, HipQuantize, Quantize, Stage
+from kernels.launches.program import KernelCall
 from kernels.problem import GemmShape
 from kernels.rocm import code_objects
 from kernels.rocm.code_object_launch import CodeObjectCoverage, launch_grid, prebuilt_kernel
-from kernels.rocm.code_objects import accumulates_in_bf16, find_catalogue, slice_elements
+from kernels.rocm.code_objects import accumulates_in_bf16, find_catalogue, lacking_code_objects, slice_elements
 
 
 def _tile_exists(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
@@ -80,7 +75,7 @@ class StagedCkConfig(KernelConfig):
         """Why this configuration cannot run ``shape`` on ``device``, in the code object's own terms, or None."""
         refusal = super().check(shape, device)
         described = code_objects.describe(self.BLOCK_M, self.BLOCK_N)
-        if refusal is None or described is None or device.arch != "gfx950":
+        if refusal is None or described is None or device.arch != GFX950.arch:
             return refusal
         return code_objects.check(shape, described, self.log2_k_split) or refusal
 
@@ -90,29 +85,61 @@ class StagedCkConfig(KernelConfig):
         return not code_objects.accumulates_in_bf16(self.log2_k_split)
 
 
-def staged_ck(shape: GemmShape, config: StagedCkConfig, stride_am: int) -> Program:
-    """Quantise, then multiply with the code object of this tile; into a cleared C where K is split.
+@dataclass(frozen=True, eq=False)
+class CodeObjectGemm(Stage):
+    """Multiply with AITER's code object of one tile; slices of K are added to a cleared C.
 
-    Raises:
-        UnavailableError: There is no AITER here, or it has no such kernel.
+    Args:
+        BLOCK_M: Rows of the tile.
+        BLOCK_N: Columns of it.
+        log2_k_split: See :func:`kernels.rocm.code_objects.check`.
     """
-    try:
-        code_object = find_catalogue().find(config.BLOCK_M, config.BLOCK_N)
-    except InputError as error:
-        raise UnavailableError(str(error)) from error
-    gemm = KernelCall(
-        prebuilt_kernel(code_object, shape, config.log2_k_split),
-        launch_grid(shape, code_object, config.log2_k_split),
-        {"out": "out", "a": "a_codes", "b": "b", "a_scale": "a_scale", "b_scale": "b_scale"},
-        {},
-        CodeObjectCoverage(shape, code_object, config.log2_k_split),
+
+    BLOCK_M: Any
+    BLOCK_N: Any
+    log2_k_split: Any
+
+    ARCH: ClassVar[str | None] = GFX950.arch
+
+    def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
+        """A tile a workgroup.
+
+        Raises:
+            UnavailableError: There is no AITER here, or it has no such kernel.
+        """
+        try:
+            code_object = find_catalogue().find(self.BLOCK_M, self.BLOCK_N)
+        except InputError as error:
+            raise UnavailableError(str(error)) from error
+        return KernelCall(
+            prebuilt_kernel(code_object, shape, self.log2_k_split),
+            launch_grid(shape, code_object, self.log2_k_split),
+            {"out": "out", "a": "a_codes", "b": "b", "a_scale": "a_scale", "b_scale": "b_scale"},
+            {},
+            CodeObjectCoverage(shape, code_object, self.log2_k_split),
+        )
+
+    def bf16_slice_k(self, shape: GemmShape) -> int | None:
+        """Elements of K of a slice, where it is split."""
+        split = accumulates_in_bf16(self.log2_k_split)
+        return slice_elements(shape.K, self.log2_k_split) if split else None
+
+    def lacking(self, *, offline: bool) -> str | None:
+        """AITER's code objects; a disassembler too where the simulator executes them."""
+        return lacking_code_objects(disassembled=offline)
+
+
+def staged_ck(c: Any) -> tuple[Stage, ...]:
+    """Quantise, then multiply with the code object of this tile; into a cleared C where K is split."""
+    by_hip = c.quantize_kernel == "hip"
+    return (
+        HipQuantize(c.QUANT_THREADS, c.QUANT_GROUPS, c.QUANT_VECTOR, when=by_hip),
+        Quantize(c.QUANT_BLOCK_M, c.QUANT_BLOCK_K, "hardware", when=np.logical_not(by_hip)),
+        Clear("out", when=accumulates_in_bf16(c.log2_k_split)),
+        CodeObjectGemm(c.BLOCK_M, c.BLOCK_N, c.log2_k_split),
     )
-    if config.quantize_kernel == "hip":
-        quantize = quantize_hip_call(shape, config.QUANT_THREADS, config.QUANT_GROUPS, config.QUANT_VECTOR, stride_am)
-    else:
-        quantize = quantize_call(shape, config.QUANT_BLOCK_M, config.QUANT_BLOCK_K, "hardware", stride_am)
-    buffers = (*io_buffers(shape), *packed_buffers(shape))
-    if not accumulates_in_bf16(config.log2_k_split):
-        return Program(buffers, (quantize, gemm))
-    slice_k = slice_elements(shape.K, config.log2_k_split)
-    return Program(buffers, (quantize, zero_call(shape, "out"), gemm), bf16_slice_k=slice_k)
+
+
+STAGED_CK = Family(
+    "staged_ck", StagedCkConfig, staged_ck, True, "quantise kernel, then a code object of AITER", CODE_OBJECT_SOURCES
+)

@@ -1,4 +1,4 @@
-"""``staged_hip``: knobs, rules, launches. A HIP quantise kernel, a HIP GEMM, a sum where K is split."""
+"""``staged_hip``: knobs, rules, stages. A HIP quantise kernel, a HIP GEMM, a sum where K is split."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from kernels.config import (
     one_of,
 )
 from kernels.device import DeviceKey
-from kernels.families.stages import HIP_QUANTIZE_RULES, cdiv, io_buffers, packed_buffers, quantize_hip_call, summed
+from kernels.families.family import Family
+from kernels.families.sources import HIP_SOURCES
+from kernels.families.stages import HIP_QUANTIZE_RULES, HipQuantize, HipStage, Stage, Sum, cdiv, slices_buffer
 from kernels.launches.coverage import TileCoverage
 from kernels.launches.kernels import ArgumentType, HipKernel
-from kernels.launches.program import KernelCall, Program
+from kernels.launches.program import Buffer, KernelCall
 from kernels.problem import GemmShape
 
 LDS_BYTES = 160 * 1024  # of a compute unit of gfx950 (AMD CDNA 4 ISA manual)
@@ -128,25 +130,41 @@ GEMM_INTEGERS: Final = ("M", "N", "K", "stride_om", "split_k", "GROUP_M", "num_x
 STORE_OUT, STORE_SLICES = 0, 1  # values of the macro STORE
 
 
-def staged_hip(shape: GemmShape, config: StagedHipConfig, stride_am: int) -> Program:
+@dataclass(frozen=True, eq=False)
+class HipGemm(HipStage):
+    """Multiply with ``hip/gemm.hip``; fp32 slices where K is split.
+
+    Args:
+        tile: Knobs of :class:`StagedHipConfig`, or columns of them.
+    """
+
+    tile: Any
+
+    def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
+        """A tile and slice of K a workgroup."""
+        tile = self.tile
+        return KernelCall(
+            gemm_kernel(tile),
+            (cdiv(shape.M, tile.BLOCK_M) * cdiv(shape.N, tile.BLOCK_N), tile.split_k, 1),
+            {"codes_ptr": "a_codes", "a_scale_ptr": "a_scale", "b_ptr": "b", "b_scale_ptr": "b_scale",
+             "out_ptr": "slices" if tile.split_k > 1 else "out", "M": shape.M, "N": shape.N, "K": shape.K,
+             "stride_om": shape.N, "split_k": tile.split_k, "GROUP_M": tile.GROUP_M, "num_xcds": tile.num_xcds},
+            {},
+            TileCoverage(shape.M, shape.N, tile.BLOCK_M, tile.BLOCK_N, tile.GROUP_M, tile.num_xcds, tile.split_k),
+        )  # fmt: skip
+
+    def workspaces(self, shape: GemmShape) -> tuple[Buffer, ...]:
+        """The slices, where K is split."""
+        return (slices_buffer(shape, self.tile.split_k),) if self.tile.split_k > 1 else ()
+
+
+def staged_hip(c: Any) -> tuple[Stage, ...]:
     """Quantise in HIP, multiply in HIP, and sum where K is split."""
-    split = config.split_k > 1
-    gemm = KernelCall(
-        gemm_kernel(config),
-        (cdiv(shape.M, config.BLOCK_M) * cdiv(shape.N, config.BLOCK_N), config.split_k, 1),
-        {"codes_ptr": "a_codes", "a_scale_ptr": "a_scale", "b_ptr": "b", "b_scale_ptr": "b_scale",
-         "out_ptr": "slices" if split else "out", "M": shape.M, "N": shape.N, "K": shape.K, "stride_om": shape.N,
-         "split_k": config.split_k, "GROUP_M": config.GROUP_M, "num_xcds": config.num_xcds},
-        {},
-        TileCoverage(
-            shape.M, shape.N, config.BLOCK_M, config.BLOCK_N, config.GROUP_M, config.num_xcds, config.split_k
-        ),
-    )  # fmt: skip
-    buffers = (*io_buffers(shape), *packed_buffers(shape))
-    calls = (quantize_hip_call(shape, config.QUANT_THREADS, config.QUANT_GROUPS, config.QUANT_VECTOR, stride_am), gemm)
-    if not split:
-        return Program(buffers, calls)
-    return summed(shape, buffers, calls, config.split_k, config.REDUCE_BLOCK_M, config.REDUCE_BLOCK_N)
+    return (
+        HipQuantize(c.QUANT_THREADS, c.QUANT_GROUPS, c.QUANT_VECTOR),
+        HipGemm(c),
+        Sum(c.REDUCE_BLOCK_M, c.REDUCE_BLOCK_N, c.split_k, when=c.split_k > 1),
+    )
 
 
 def gemm_kernel(config: StagedHipConfig) -> HipKernel:
@@ -167,3 +185,8 @@ def gemm_kernel(config: StagedHipConfig) -> HipKernel:
 
 def _types(kind: ArgumentType, names: tuple[str, ...]) -> tuple[ArgumentType, ...]:
     return (kind,) * len(names)
+
+
+STAGED_HIP = Family(
+    "staged_hip", StagedHipConfig, staged_hip, True, "HIP quantise kernel, then a packed GEMM in HIP", HIP_SOURCES
+)

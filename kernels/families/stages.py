@@ -1,21 +1,81 @@
-"""What the families share: a program's buffers, and its launches around the GEMM: quantise, clear, sum."""
+"""Stages: what the program of every family is composed of. Quantise, clear, multiply, sum: each is one launch.
+
+A family is a function from its knobs to stages. Of one configuration it gives the program; of columns of
+configurations, one array for each knob, what :mod:`search.gfx950.model.families` estimates.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
 
 from kernels.config import one_of
+from kernels.device import GFX950
 from kernels.launches.coverage import FlatCoverage, QuantizeCoverage, RowCoverage, TileCoverage
 from kernels.launches.kernels import HipKernel
 from kernels.launches.program import Buffer, KernelCall, Program, Role
 from kernels.mxfp4.layouts import padded_scale_shape
 from kernels.problem import BLOCK, GemmShape
-from kernels.triton.gemm import reduce_kernel, round_kernel, zero_kernel
+from kernels.rocm.compiler import lacking_compiler
+from kernels.triton.gemm import (
+    decoded_gemm_kernel,
+    fused_gemm_kernel,
+    reduce_kernel,
+    round_kernel,
+    staged_gemm_kernel,
+    zero_kernel,
+)
 from kernels.triton.quantize import quantize_kernel
 
-ZERO_BLOCK = 2048  # elements that one program clears
-INT32_SPAN = 1 << 31
-VALUES_K = 128  # rows of rounded values are padded to a multiple: the order of the product mixes so many
+ZERO_BLOCK: Final = 2048  # elements that one program clears
+SMALL_KERNEL: Final = {"num_warps": 4}  # launch options of all that is no GEMM
+INT32_SPAN: Final = 1 << 31
+VALUES_K: Final = 128  # rows of rounded values are padded to a multiple: the order of the product mixes so many
+
+
+@dataclass(frozen=True, eq=False)
+class Stage(ABC):
+    """One launch of a family's program. Fields are numbers, or arrays with one value for each of many configurations.
+
+    Args:
+        when: Whether the configuration has this launch.
+    """
+
+    when: Any = field(default=True, kw_only=True)
+
+    FUNCTIONS: ClassVar[tuple[Any, ...]] = ()  # of Triton, that it may launch
+    ARCH: ClassVar[str | None] = None  # the only one that its code runs on
+
+    @abstractmethod
+    def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
+        """The launch at ``shape``, whose A has rows ``stride_am`` elements apart."""
+
+    def workspaces(self, shape: GemmShape) -> tuple[Buffer, ...]:
+        """Buffers of the program that this launch is the first to write."""
+        return ()
+
+    def bf16_slice_k(self, shape: GemmShape) -> int | None:
+        """As the field of :class:`~kernels.launches.program.Program`."""
+        return None
+
+    def lacking(self, *, offline: bool) -> str | None:
+        """What this machine lacks for it, after a semicolon the cure; None if there is nothing.
+
+        Args:
+            offline: Whether the simulator executes the code instead of a GPU.
+        """
+        return None
+
+
+def compose(stages: Iterable[Stage], shape: GemmShape, stride_am: int) -> Program:
+    """The program of one configuration's stages."""
+    launched = [stage for stage in stages if stage.when]
+    buffers = (*io_buffers(shape), *(buffer for stage in launched for buffer in stage.workspaces(shape)))
+    slices = (stage.bf16_slice_k(shape) for stage in launched)
+    calls = tuple(stage.call(shape, stride_am) for stage in launched)
+    return Program(buffers, calls, next((slice_k for slice_k in slices if slice_k is not None), None))
 
 
 def round_up(value: int, multiple: int) -> int:
@@ -53,75 +113,230 @@ def _scale_buffer(name: str, rows: int, K: int, role: Role) -> Buffer:
     return Buffer(name, "u8", padded_scale_shape(rows, K // BLOCK), role)
 
 
-def summed(
-    shape: GemmShape,
-    buffers: tuple[Buffer, ...],
-    calls: tuple[KernelCall, ...],
-    split_k: int,
-    block_m: int,
-    block_n: int,
-) -> Program:
-    """The program of ``calls``, which leave ``split_k`` partial sums in the buffer ``slices``, and of their sum."""
-    slices = Buffer("slices", "fp32", (split_k, shape.M, shape.N), "workspace")
-    return Program((*buffers, slices), (*calls, reduce_call(shape, "slices", split_k, block_m, block_n)))
+@dataclass(frozen=True, eq=False)
+class Quantize(Stage):
+    """Quantise A to the packed buffers with Triton; pads of the scales stay as they are.
+
+    Args:
+        BLOCK_M: Rows of a program's tile.
+        BLOCK_K: Columns of it.
+        quantizer: ``hardware`` or ``software``.
+    """
+
+    BLOCK_M: Any
+    BLOCK_K: Any
+    quantizer: Any
+
+    FUNCTIONS: ClassVar[tuple[Any, ...]] = (quantize_kernel,)
+
+    def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
+        """A tile a program."""
+        tiles = cdiv(shape.M, self.BLOCK_M) * cdiv(shape.K, self.BLOCK_K)
+        return KernelCall(
+            quantize_kernel,
+            (tiles, 1, 1),
+            {"a_ptr": "a", "codes_ptr": "a_codes", "scale_ptr": "a_scale", "M": shape.M, "stride_am": stride_am},
+            {"K": shape.K, "BLOCK_M": self.BLOCK_M, "BLOCK_K": self.BLOCK_K,
+             "QUANTIZER": self.quantizer, "WIDE_OFFSETS": is_wide(round_up(shape.M, 256) * stride_am)},
+            RowCoverage(shape.K, self.BLOCK_M, self.BLOCK_K),
+            SMALL_KERNEL,
+        )  # fmt: skip
+
+    def workspaces(self, shape: GemmShape) -> tuple[Buffer, ...]:
+        """The packed A."""
+        return packed_buffers(shape)
 
 
-def quantize_call(shape: GemmShape, block_m: int, block_k: int, quantizer: str, stride_am: int) -> KernelCall:
-    """Quantise A to the packed buffers, a tile [block_m, block_k] a program; pads of the scales stay as they are."""
-    tiles = cdiv(shape.M, block_m) * cdiv(shape.K, block_k)
-    return KernelCall(
-        quantize_kernel,
-        (tiles, 1, 1),
-        {"a_ptr": "a", "codes_ptr": "a_codes", "scale_ptr": "a_scale", "M": shape.M, "stride_am": stride_am},
-        {"K": shape.K, "BLOCK_M": block_m, "BLOCK_K": block_k,
-         "QUANTIZER": quantizer, "WIDE_OFFSETS": is_wide(round_up(shape.M, 256) * stride_am)},
-        RowCoverage(shape.K, block_m, block_k),
-        {"num_warps": 4},
-    )  # fmt: skip
+@dataclass(frozen=True, eq=False)
+class Round(Stage):
+    """Round A to its MXFP4 values, bf16 in the order of ``kernels.triton.decoded``.
+
+    Args:
+        BLOCK_M: Rows of a program's tile.
+        BLOCK_K: Columns of it, a multiple of ``VALUES_K``.
+    """
+
+    BLOCK_M: Any
+    BLOCK_K: Any
+
+    FUNCTIONS: ClassVar[tuple[Any, ...]] = (round_kernel,)
+
+    def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
+        """A tile a program."""
+        return KernelCall(
+            round_kernel,
+            (cdiv(shape.M, self.BLOCK_M) * cdiv(shape.K, self.BLOCK_K), 1, 1),
+            {"a_ptr": "a", "values_ptr": "a_values", "M": shape.M, "stride_am": stride_am},
+            {"K": shape.K, "BLOCK_M": self.BLOCK_M, "BLOCK_K": self.BLOCK_K,
+             "WIDE_OFFSETS": is_wide(round_up(shape.M, 256) * max(stride_am, round_up(shape.K, VALUES_K)))},
+            RowCoverage(shape.K, self.BLOCK_M, self.BLOCK_K),
+            SMALL_KERNEL,
+        )  # fmt: skip
+
+    def workspaces(self, shape: GemmShape) -> tuple[Buffer, ...]:
+        """The values."""
+        return (Buffer("a_values", "bf16", (shape.M, round_up(shape.K, VALUES_K)), "workspace"),)
 
 
-def values_buffer(shape: GemmShape) -> Buffer:
-    """A once it is rounded to MXFP4 values, in the order of ``kernels.triton.decoded``."""
-    return Buffer("a_values", "bf16", (shape.M, round_up(shape.K, VALUES_K)), "workspace")
+@dataclass(frozen=True, eq=False)
+class HipStage(Stage):
+    """One whose kernel a HIP compiler makes."""
+
+    ARCH: ClassVar[str | None] = GFX950.arch
+
+    def lacking(self, *, offline: bool) -> str | None:
+        """A compiler; a linker too where a GPU is to run its code."""
+        return lacking_compiler(linked=not offline)
 
 
-def round_call(shape: GemmShape, block_m: int, block_k: int, stride_am: int) -> KernelCall:
-    """Round A to the buffer of values, a tile [block_m, block_k] a program."""
-    return KernelCall(
-        round_kernel,
-        (cdiv(shape.M, block_m) * cdiv(shape.K, block_k), 1, 1),
-        {"a_ptr": "a", "values_ptr": "a_values", "M": shape.M, "stride_am": stride_am},
-        {"K": shape.K, "BLOCK_M": block_m, "BLOCK_K": block_k,
-         "WIDE_OFFSETS": is_wide(round_up(shape.M, 256) * max(stride_am, round_up(shape.K, VALUES_K)))},
-        RowCoverage(shape.K, block_m, block_k),
-        {"num_warps": 4},
-    )  # fmt: skip
+@dataclass(frozen=True, eq=False)
+class HipQuantize(HipStage):
+    """Quantise A to the packed buffers with ``hip/quantize.hip``; fields as of :func:`hip_quantize_kernel`."""
+
+    threads: Any
+    groups: Any
+    vector: Any
+
+    def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
+        """As :func:`hip_quantize_call`."""
+        kernel = hip_quantize_kernel(self.threads, self.groups, self.vector)
+        return hip_quantize_call(shape.M, shape.K, kernel, codes="a_codes", stride_am=stride_am)
+
+    def workspaces(self, shape: GemmShape) -> tuple[Buffer, ...]:
+        """The packed A."""
+        return packed_buffers(shape)
 
 
-def zero_call(shape: GemmShape, buffer: str) -> KernelCall:
-    """Clear the fp32 or bf16 buffer [M, N] of this name."""
-    elements = shape.M * shape.N
-    return KernelCall(
-        zero_kernel,
-        (cdiv(elements, ZERO_BLOCK), 1, 1),
-        {"x_ptr": buffer, "elements": elements},
-        {"BLOCK": ZERO_BLOCK, "WIDE_OFFSETS": is_wide(elements)},
-        FlatCoverage(shape.N, ZERO_BLOCK),
-        {"num_warps": 4},
-    )
+@dataclass(frozen=True, eq=False)
+class Clear(Stage):
+    """Set a buffer [M, N] to zero: ``sums`` of fp32, a workspace, or the output.
+
+    Args:
+        buffer: ``sums`` or ``out``.
+    """
+
+    buffer: str
+
+    FUNCTIONS: ClassVar[tuple[Any, ...]] = (zero_kernel,)
+
+    def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
+        """A run of elements a program."""
+        elements = shape.M * shape.N
+        return KernelCall(
+            zero_kernel,
+            (cdiv(elements, ZERO_BLOCK), 1, 1),
+            {"x_ptr": self.buffer, "elements": elements},
+            {"BLOCK": ZERO_BLOCK, "WIDE_OFFSETS": is_wide(elements)},
+            FlatCoverage(shape.N, ZERO_BLOCK),
+            SMALL_KERNEL,
+        )
+
+    def workspaces(self, shape: GemmShape) -> tuple[Buffer, ...]:
+        """The sums, where it clears them."""
+        return (Buffer("sums", "fp32", (1, shape.M, shape.N), "workspace"),) if self.buffer == "sums" else ()
 
 
-def reduce_call(shape: GemmShape, slices: str, split_k: int, block_m: int, block_n: int) -> KernelCall:
-    """Sum the slices in the buffer of this name and round to bf16, a tile [block_m, block_n] a program."""
-    return KernelCall(
-        reduce_kernel,
-        (cdiv(shape.M, block_m) * cdiv(shape.N, block_n), 1, 1),
-        {"slices_ptr": slices, "out_ptr": "out", "M": shape.M, "stride_om": shape.N},
-        {"N": shape.N, "SPLIT_K": split_k, "BLOCK_M": block_m, "BLOCK_N": block_n,
-         "WIDE_OFFSETS": is_wide(split_k * round_up(shape.M, 256) * shape.N)},
-        TileCoverage(shape.M, shape.N, block_m, block_n),
-        {"num_warps": 4},
-    )  # fmt: skip
+@dataclass(frozen=True, eq=False)
+class Gemm(Stage):
+    """Multiply with Triton: A quantised by the GEMM itself, or by a stage before.
+
+    Args:
+        tile: Knobs of :class:`kernels.families.fused.TileConfig`, or columns of them.
+        staged: Whether A was quantised before, to packed codes.
+        rounded: Whether it was rounded instead, to bf16.
+        split_k: Programs that share a tile of C, each with its part of K.
+        sliced: Whether each of them stores an fp32 slice.
+        atomic: Whether they add to ``sums`` instead.
+    """
+
+    tile: Any
+    staged: bool = False
+    rounded: Any = False
+    split_k: Any = 1
+    sliced: Any = False
+    atomic: bool = False
+
+    FUNCTIONS: ClassVar[tuple[Any, ...]] = (fused_gemm_kernel, staged_gemm_kernel, decoded_gemm_kernel)
+
+    def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
+        """A tile and slice of K a program."""
+        tile, split_k = self.tile, self.split_k
+        function, a = self._operand
+        store, out = self._target
+        row = {} if self.staged else {"stride_am": stride_am}
+        quantise = {} if self.staged else {"QUANTIZER": tile.quantizer, "A_OPERAND": tile.a_operand}
+        return KernelCall(
+            function,
+            (cdiv(shape.M, tile.BLOCK_M) * cdiv(shape.N, tile.BLOCK_N), split_k, 1),
+            {**a, "b_ptr": "b", "b_scale_ptr": "b_scale", "out_ptr": out, "M": shape.M, **row, "stride_om": shape.N},
+            {"N": shape.N, "K": shape.K,
+             "BLOCK_M": tile.BLOCK_M, "BLOCK_N": tile.BLOCK_N, "BLOCK_K": tile.BLOCK_K,
+             "GROUP_M": tile.GROUP_M, "NUM_XCDS": tile.num_xcds, "SPLIT_K": split_k,
+             "CACHE": tile.cache_modifier, "STORE": store, **quantise,
+             "WIDE_OFFSETS": self._is_wide(shape, shape.K if self.staged else stride_am)},
+            TileCoverage(shape.M, shape.N, tile.BLOCK_M, tile.BLOCK_N, tile.GROUP_M, tile.num_xcds, split_k),
+            tile.launch_options(),
+        )  # fmt: skip
+
+    @property
+    def _operand(self) -> tuple[Any, dict[str, str]]:
+        """The kernel, and the buffers of A that it takes."""
+        if not self.staged:
+            return fused_gemm_kernel, {"a_ptr": "a"}
+        if self.rounded:
+            return decoded_gemm_kernel, {"values_ptr": "a_values"}
+        return staged_gemm_kernel, {"codes_ptr": "a_codes", "a_scale_ptr": "a_scale"}
+
+    @property
+    def _target(self) -> tuple[str, str]:
+        """How the kernel stores, and the buffer."""
+        if self.atomic:
+            return "atomic", "sums"
+        return ("workspace", "slices") if self.sliced else ("out", "out")
+
+    def _is_wide(self, shape: GemmShape, stride_am: int) -> bool:
+        rows = round_up(shape.M, 256)
+        return is_wide(rows * stride_am, shape.N * shape.K // 2, self.split_k * rows * shape.N)
+
+    def workspaces(self, shape: GemmShape) -> tuple[Buffer, ...]:
+        """The slices, where it stores them."""
+        return (slices_buffer(shape, self.split_k),) if self.sliced else ()
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Stage):
+    """Sum fp32 slices [slices, M, N] and round to bf16, a tile [BLOCK_M, BLOCK_N] a program.
+
+    Args:
+        BLOCK_M: Rows of a tile.
+        BLOCK_N: Columns of it.
+        slices: How many.
+        buffer: That holds them.
+    """
+
+    BLOCK_M: Any
+    BLOCK_N: Any
+    slices: Any
+    buffer: str = "slices"
+
+    FUNCTIONS: ClassVar[tuple[Any, ...]] = (reduce_kernel,)
+
+    def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
+        """A tile a program."""
+        return KernelCall(
+            reduce_kernel,
+            (cdiv(shape.M, self.BLOCK_M) * cdiv(shape.N, self.BLOCK_N), 1, 1),
+            {"slices_ptr": self.buffer, "out_ptr": "out", "M": shape.M, "stride_om": shape.N},
+            {"N": shape.N, "SPLIT_K": self.slices, "BLOCK_M": self.BLOCK_M, "BLOCK_N": self.BLOCK_N,
+             "WIDE_OFFSETS": is_wide(self.slices * round_up(shape.M, 256) * shape.N)},
+            TileCoverage(shape.M, shape.N, self.BLOCK_M, self.BLOCK_N),
+            SMALL_KERNEL,
+        )  # fmt: skip
+
+
+def slices_buffer(shape: GemmShape, split_k: int) -> Buffer:
+    """Partial sums of the slices of K."""
+    return Buffer("slices", "fp32", (split_k, shape.M, shape.N), "workspace")
 
 
 SOURCE: Final = "quantize.hip"
@@ -187,12 +402,3 @@ HIP_QUANTIZE_RULES = (
     one_of("QUANT_GROUPS", GROUPS),
     one_of("QUANT_VECTOR", VECTORS),
 )
-
-
-def quantize_hip_call(shape: GemmShape, threads: int, groups: int, vector: int, stride_am: int) -> KernelCall:
-    """The launch that quantises A [M, K] with the HIP kernel, into the buffers of a staged program.
-
-    Args as :func:`hip_quantize_kernel` and :func:`hip_quantize_call`.
-    """
-    kernel = hip_quantize_kernel(threads, groups, vector)
-    return hip_quantize_call(shape.M, shape.K, kernel, codes="a_codes", stride_am=stride_am)

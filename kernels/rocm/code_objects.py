@@ -16,8 +16,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from kernels.errors import InputError
+from kernels.errors import InputError, before_cure
 from kernels.problem import GemmShape
+from kernels.rocm.toolchain import ToolNotFoundError, find_tool
 
 PATH_VARIABLE: Final = "MXFP4_AITER"  # an AITER install, or the folder that an amd-aiter wheel was unpacked to
 K_STEP: Final = 256  # elements of K that every kernel consumes at a time
@@ -130,6 +131,24 @@ def find_catalogue(path: Path | None = None) -> Catalogue:
             return read_catalogue(folder)
     found = f"no {INDEX_NAME} in {', '.join(map(str, tried))}" if tried else "neither aiter nor aiter_meta is installed"
     raise InputError(f"{found}: set {PATH_VARIABLE} to an AITER install or an unpacked amd-aiter wheel")
+
+
+DISASSEMBLERS: Final = ("llvm-objdump", "llvm-readelf")
+
+
+def lacking_code_objects(*, disassembled: bool) -> str | None:
+    """What this machine lacks of AITER's code objects, after a semicolon the cure; None if there is nothing.
+
+    Args:
+        disassembled: Whether they are to be read as text, as the simulator does.
+    """
+    try:
+        find_catalogue()
+        for name in DISASSEMBLERS if disassembled else ():
+            find_tool(name)
+    except (InputError, ToolNotFoundError) as error:
+        return before_cure(error)
+    return None
 
 
 def _roots(path: Path | None) -> list[Path]:

@@ -23,7 +23,7 @@ from typing import Final
 
 from kernels.device import GFX950
 from kernels.disk import RunFolder
-from kernels.errors import CompileError, InputError, KernelError, TimedOutError
+from kernels.errors import CompileError, InputError, KernelError, TimedOutError, before_cure
 from kernels.launches.kernels import HipKernel
 from kernels.rocm.toolchain import LLVM_OLDEST, llvm_tools, rocm_tools, said
 
@@ -128,6 +128,21 @@ def find_compiler() -> HipCompiler:
         f"no HIP compiler: install ROCm 7 or newer, or clang {LLVM_OLDEST} or newer with the AMDGPU target, "
         f"or name one in {COMPILER_VARIABLE}"
     )
+
+
+def lacking_compiler(*, linked: bool) -> str | None:
+    """What this machine lacks of a HIP compiler, after a semicolon the cure; None if it can build.
+
+    Args:
+        linked: Whether code objects are made, which takes a linker.
+    """
+    try:
+        compiler = find_compiler()
+    except InputError as error:
+        return before_cure(error)
+    if not linked or compiler.linker() is not None:
+        return None
+    return f"{compiler} has no {LINKER}; install lld of the same LLVM"
 
 
 @cache

@@ -41,6 +41,23 @@ def llvm_tool(name: str) -> Path | None:
     return next(map(Path, recent), None)
 
 
+class ToolNotFoundError(Exception):
+    """No llvm-objdump or llvm-readelf on PATH."""
+
+
+def find_tool(name: str) -> Path:
+    """Path of ``llvm-objdump``, ``llvm-readelf`` or another LLVM tool: ROCm's, the newest versioned one, the plain one.
+
+    Raises:
+        ToolNotFoundError: None of them is LLVM 20 or newer.
+    """
+    found = llvm_tool(name)
+    if found is None:
+        oldest = f"{name}-{LLVM_OLDEST} or newer on PATH"
+        raise ToolNotFoundError(f"{name} not found: install ROCm or LLVM >= {LLVM_OLDEST} ({oldest})")
+    return found
+
+
 def said(program: str, argument: str) -> str:
     """Standard output of ``program argument``; "" where it cannot be run."""
     try:

@@ -12,13 +12,12 @@ from typing import Any, Final, Protocol
 import torch
 
 from kernels.errors import InputError, KernelError
+from kernels.families import triton_functions
 from kernels.launches.kernels import LibraryKernel, NativeKernel
 from kernels.launches.program import Buffer, KernelCall, Program
 from kernels.rocm.loader import native_runner
 from kernels.rocm.runtime import hip_runtime
 from kernels.runtime import interpreter
-from kernels.triton.gemm import fused_gemm_kernel, reduce_kernel, staged_gemm_kernel, zero_kernel
-from kernels.triton.quantize import quantize_kernel
 
 Runner = Callable[..., object]  # launches the kernel; takes every argument of its source, in order
 
@@ -113,9 +112,6 @@ def _specs(call: KernelCall, pointers: Mapping[str, PointerSpec]) -> dict[str, P
     return {name: pointers[value] for name, value in call.args.items() if isinstance(value, str)}
 
 
-KERNELS: tuple[Any, ...] = (fused_gemm_kernel, quantize_kernel, staged_gemm_kernel, reduce_kernel, zero_kernel)
-
-
 def settle_cache_keys() -> None:
     """Hash every kernel's source in one order; to be called before a process compiles its first kernel.
 
@@ -124,7 +120,7 @@ def settle_cache_keys() -> None:
     hashed before, so that a process that quantised first had another key for the fused kernel, and what it compiled
     ahead was compiled again in the GPU's process. The first kernel here is the one that most processes hash first.
     """
-    for kernel in KERNELS:
+    for kernel in triton_functions():
         getattr(kernel, "cache_key", None)  # an interpreted kernel has none
 
 

@@ -13,7 +13,8 @@ import yaml
 from kernels.config import KernelConfig, knob_limits
 from kernels.device import DeviceKey
 from kernels.disk import write_atomically
-from kernels.families import FAMILIES, Family
+from kernels.families import FAMILIES
+from kernels.families.family import Family
 from kernels.tables.rows import SCHEMA, Made, RowKey, TableRow, TunedTable
 from kernels.yaml_node import YamlNode, read_yaml
 

@@ -20,6 +20,7 @@ import kernels
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.disk import default_cache, writable_cache
 from kernels.errors import InputError
+from kernels.families.aiter import installed as aiter_installed
 from kernels.rocm.code_objects import find_catalogue
 from kernels.rocm.compiler import LINKER, find_compiler
 from kernels.rocm.toolchain import LLVM_OLDEST, llvm_tool
@@ -27,7 +28,7 @@ from kernels.tables.file import load_table, tables_folder
 from kernels.tables.rows import TunedTable, is_stale
 from kernels.tables.sources import user_tables
 from kernels.wording import counted
-from search.space.available import aiter_installed, config_absence
+from search.space.available import config_absence
 from search.workers.allocator import PACKAGE, fast_malloc
 
 Status = Literal["ok", "missing", "warning"]

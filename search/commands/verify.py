@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.errors import InputError
+from kernels.families import FAMILIES
 from kernels.tables.file import load_table
 from kernels.tables.rows import TableRow, TunedTable
 from kernels.tables.sources import table_path
@@ -16,7 +17,7 @@ from search.device.served import judged_on_device
 from search.evaluation import Candidate, Evaluation
 from search.evaluators.offline import OfflineEvaluator
 from search.gate.interpreted import judged_by_interpreter
-from search.space.available import NATIVE_FAMILIES, config_absence
+from search.space.available import config_absence
 from search.terminal import output_console
 
 EXIT_WRONG = 1
@@ -118,7 +119,7 @@ def _no_run(row: TableRow, device: DeviceKey) -> str | None:
 
 
 def _no_interpretation(row: TableRow, device: DeviceKey) -> str | None:
-    if row.family in NATIVE_FAMILIES:
+    if not FAMILIES[row.family].is_triton:
         return "its kernels are machine code, which the interpreter does not run; verify --on simulator or --on device"
     return None
 

@@ -1,32 +1,15 @@
-"""Finds and runs LLVM's binary tools: ROCm's, or any LLVM from 20 on, by name or version suffix on PATH."""
+"""Runs LLVM's binary tools: ROCm's, or any LLVM from 20 on, by name or version suffix on PATH."""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
 
-from kernels.rocm.toolchain import LLVM_OLDEST, llvm_tool
+from kernels.rocm.toolchain import find_tool
 
 
 class ToolError(Exception):
     """A tool failed; the text is its first error line."""
-
-
-class ToolNotFoundError(Exception):
-    """No llvm-objdump or llvm-readelf on PATH."""
-
-
-def find_tool(name: str) -> Path:
-    """Path of ``llvm-objdump``, ``llvm-readelf`` or another LLVM tool: ROCm's, the newest versioned one, the plain one.
-
-    Raises:
-        ToolNotFoundError: None of them is LLVM 20 or newer.
-    """
-    found = llvm_tool(name)
-    if found is None:
-        oldest = f"{name}-{LLVM_OLDEST} or newer on PATH"
-        raise ToolNotFoundError(f"{name} not found: install ROCm or LLVM >= {LLVM_OLDEST} ({oldest})")
-    return found
 
 
 def run_tool(name: str, *arguments: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,7 @@ from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 from search.gfx950.machine import Machine
-from search.gfx950.model.families import FAMILY_WORK, estimate_calls
-from search.gfx950.model.native_work import hip_vgprs
-from search.gfx950.model.tile_work import TileWork
+from search.gfx950.model.families import Flags, estimate_calls, is_modelled, overflows
 from search.gfx950.model.timing_model import total_us
 from search.results.record import Point, point_of
 from search.study.points import LegalPoints, Points
@@ -49,7 +47,7 @@ def favourites(legal: Mapping[str, LegalPoints], shape: GemmShape, device: Devic
     each: list[tuple[float, str, int]] = []
     rest: list[tuple[float, str, int]] = []
     for family, points in legal.items():
-        if family in FAMILY_WORK:
+        if is_modelled(family):
             times, indices = np.unique(estimate_us(family, points.frame, shape, machine).round(4), return_index=True)
             ranked = [(float(time), family, int(index)) for time, index in zip(times, indices, strict=True)]
             first += ranked[:1]
@@ -64,11 +62,7 @@ def favourites(legal: Mapping[str, LegalPoints], shape: GemmShape, device: Devic
 
 def estimate_us(family: str, frame: pd.DataFrame, shape: GemmShape, machine: Machine) -> npt.NDArray[np.float64]:
     """Estimated time [points] of each configuration in ``frame``."""
-    columns = {
-        str(name): frame[name].to_numpy(np.float64 if pd.api.types.is_numeric_dtype(frame[name]) else object)
-        for name in frame.columns
-    }
-    times = total_us(estimate_calls(family, columns, shape, machine), machine)
+    times = total_us(estimate_calls(family, _columns(frame), shape, machine), machine)
     return np.broadcast_to(np.asarray(times, np.float64), len(frame))
 
 
@@ -81,7 +75,7 @@ def estimates_us(
     """
     machine = Machine(cu_count=device.cu_count)
     times = {
-        family: estimate_us(family, points.frame, shape, machine) if family in FAMILY_WORK else None
+        family: estimate_us(family, points.frame, shape, machine) if is_modelled(family) else None
         for family, points in legal.items()
     }
     if all(column is None for column in times.values()):
@@ -90,54 +84,16 @@ def estimates_us(
     return np.concatenate([unknown[family] if column is None else column for family, column in times.items()])
 
 
-TRITON_KNOBS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages", "matrix_instr_nonkdim")
-HIP_KNOBS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "waves_m", "waves_n", "num_stages", "matrix_instr_nonkdim")
-HIP_FILLED = 0.9  # of a lane's registers: 448 of 512 by the estimate still fit, 498 spilled (clang 22)
-Flags = npt.NDArray[np.bool_]
-
-
 def doubtful(family: str, frame: pd.DataFrame, machine: Machine) -> Flags:
-    """Whether each point of ``frame`` [points] probably exceeds the registers or the LDS of ``machine``.
-
-    No point of a family whose kernels are built already is doubtful.
-    """
-    judge = _JUDGES.get(family)
-    return np.zeros(len(frame), np.bool_) if judge is None else judge(frame, machine)
+    """Whether each point of ``frame`` [points] will probably spill, or not fit the LDS of ``machine``."""
+    return overflows(family, _columns(frame), len(frame), machine)
 
 
-def _fused(frame: pd.DataFrame, machine: Machine) -> Flags:
-    return _triton(frame, machine, frame["quantizer"].astype(str).to_numpy())
-
-
-def _staged_triton(frame: pd.DataFrame, machine: Machine) -> Flags:
-    return _triton(frame, machine, None)  # its GEMM quantises nothing
-
-
-def _triton(frame: pd.DataFrame, machine: Machine, quantizer: Any) -> Flags:
-    """``waves_per_eu`` makes the compiler stay within the registers that leave room for so many waves on a SIMD."""
-    tile = TileWork(**_numbers(frame, TRITON_KNOBS), quantizer=quantizer)
-    hinted = np.maximum(1, frame["waves_per_eu"].to_numpy(np.float64))
-    registers = np.minimum(tile.vgpr_limit(machine), machine.vgprs // (hinted * machine.vgpr_step) * machine.vgpr_step)
-    return np.asarray((tile.vgprs > registers) | (tile.lds_bytes > machine.lds_bytes), dtype=np.bool_)
-
-
-def _staged_hip(frame: pd.DataFrame, machine: Machine) -> Flags:
-    knobs = _numbers(frame, HIP_KNOBS)
-    waves_per_simd = np.ceil(knobs["waves_m"] * knobs["waves_n"] / machine.simds)
-    return np.asarray(hip_vgprs(knobs) > HIP_FILLED * machine.vgprs / waves_per_simd, dtype=np.bool_)
-
-
-def _numbers(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, npt.NDArray[np.float64]]:
-    return {name: frame[name].to_numpy(np.float64) for name in names}
-
-
-_JUDGES: Mapping[str, Callable[[pd.DataFrame, Machine], Flags]] = {
-    "fused": _fused,
-    "fused_splitk_atomic": _fused,
-    "fused_splitk_workspace": _fused,
-    "staged_triton": _staged_triton,
-    "staged_hip": _staged_hip,
-}
+def _columns(frame: pd.DataFrame) -> dict[str, npt.NDArray[Any]]:
+    return {
+        str(name): frame[name].to_numpy(np.float64 if pd.api.types.is_numeric_dtype(frame[name]) else object)
+        for name in frame.columns
+    }
 
 
 def winners_of(frame: pd.DataFrame, device: DeviceKey) -> dict[GemmShape, Point]:

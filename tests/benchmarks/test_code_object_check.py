@@ -16,7 +16,7 @@ from kernels.mxfp4.reference import mxfp4_gemm_reference
 from kernels.problem import GemmShape
 from kernels.rocm.code_object_launch import CodeObjectCoverage, launch_grid
 from kernels.rocm.code_objects import UNGUARDED_TILES, Catalogue, CodeObject, check, find_catalogue
-from search.gfx950.llvm import find_tool
+from kernels.rocm.toolchain import find_tool
 from search.gfx950.simulator import InstructionClass, Kernel, ToolNotFoundError, load_code_object
 
 # The tiles of AITER 0.1.7, so that a test has a name without any AITER; another AITER's further ones are not tested.

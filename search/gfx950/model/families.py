@@ -1,79 +1,62 @@
-"""Work of each family's launches, estimated from the knobs of its configurations."""
+"""What the model makes of a family: the work of its stages, and whether they fit, from knobs or columns of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from kernels.families.fused import CAST_BLOCK
-from kernels.families.stages import ZERO_BLOCK
+from kernels.families import FAMILIES
+from kernels.families.staged_ck import CodeObjectGemm
+from kernels.families.staged_hip import HipGemm
+from kernels.families.stages import Clear, Gemm, HipQuantize, Quantize, Round, Stage, Sum
 from kernels.problem import GemmShape
 from search.gfx950.machine import Machine
-from search.gfx950.model.native_work import staged_ck, staged_hip
-from search.gfx950.model.timing_model import CallWork
-from search.gfx950.model.work import (
-    estimate_gemm_work,
-    estimate_quantize_work,
-    estimate_reduce_work,
-    estimate_zero_work,
+from search.gfx950.model.native_work import (
+    code_object_gemm_work,
+    hip_gemm_overflows,
+    hip_gemm_work,
+    hip_quantize_work,
 )
+from search.gfx950.model.timing_model import CallWork
+from search.gfx950.model.work import clear_work, gemm_overflows, gemm_work, quantize_work, round_work, sum_work
+
+Flags = npt.NDArray[np.bool_]
 
 
-def _fused(c: Mapping[str, Any], shape: GemmShape, machine: Machine) -> tuple[CallWork, ...]:
-    return (_gemm(c, shape, machine, quantizer=c["quantizer"]),)
+@dataclass(frozen=True)
+class StageModel:
+    """Estimates of one kind of stage.
+
+    Args:
+        work: Of one launch, from the stage, the shape and the machine.
+        overflows: Whether it probably exceeds the registers or the LDS; None for kernels that are built already, or
+            so small that they always fit.
+    """
+
+    work: Callable[[Any, GemmShape, Machine], CallWork]
+    overflows: Callable[[Any, Machine], Any] | None = None
 
 
-def _fused_splitk_atomic(c: Mapping[str, Any], shape: GemmShape, machine: Machine) -> tuple[CallWork, ...]:
-    gemm = _gemm(c, shape, machine, split_k=c["split_k"], quantizer=c["quantizer"], atomic=True)
-    cast = estimate_reduce_work(*CAST_BLOCK, shape.M, shape.N, slices=1)
-    return (estimate_zero_work(shape.M, shape.N, block=ZERO_BLOCK), gemm, cast)
-
-
-def _fused_splitk_workspace(c: Mapping[str, Any], shape: GemmShape, machine: Machine) -> tuple[CallWork, ...]:
-    gemm = _gemm(c, shape, machine, split_k=c["split_k"], quantizer=c["quantizer"])
-    return (gemm, _reduce(c, shape))
-
-
-def _staged_triton(c: Mapping[str, Any], shape: GemmShape, machine: Machine) -> tuple[CallWork, ...]:
-    blocks = c["QUANT_BLOCK_M"], c["QUANT_BLOCK_K"]
-    quantize = estimate_quantize_work(*blocks, shape.M, shape.K, quantizer=c["quantizer"])
-    gemm = _gemm(c, shape, machine, split_k=c["split_k"])
-    reduce = _reduce(c, shape)
-    launched = np.where(np.asarray(c["split_k"]) > 1, reduce.workgroups, 0)
-    return (quantize, gemm, replace(reduce, workgroups=launched))
-
-
-def _gemm(c: Mapping[str, Any], shape: GemmShape, machine: Machine, **changes: Any) -> CallWork:
-    return estimate_gemm_work(
-        BLOCK_M=c["BLOCK_M"],
-        BLOCK_N=c["BLOCK_N"],
-        BLOCK_K=c["BLOCK_K"],
-        M=shape.M,
-        N=shape.N,
-        K=shape.K,
-        num_warps=c["num_warps"],
-        num_stages=c["num_stages"],
-        matrix_instr_nonkdim=c["matrix_instr_nonkdim"],
-        machine=machine,
-        **changes,
-    )
-
-
-def _reduce(c: Mapping[str, Any], shape: GemmShape) -> CallWork:
-    return estimate_reduce_work(c["REDUCE_BLOCK_M"], c["REDUCE_BLOCK_N"], shape.M, shape.N, slices=c["split_k"])
-
-
-FAMILY_WORK: Mapping[str, Callable[[Mapping[str, Any], GemmShape, Machine], tuple[CallWork, ...]]] = {
-    "fused": _fused,
-    "fused_splitk_atomic": _fused_splitk_atomic,
-    "fused_splitk_workspace": _fused_splitk_workspace,
-    "staged_triton": _staged_triton,
-    "staged_hip": staged_hip,
-    "staged_ck": staged_ck,
+MODELS: Mapping[type[Stage], StageModel] = {
+    Quantize: StageModel(quantize_work),
+    Round: StageModel(round_work),
+    HipQuantize: StageModel(hip_quantize_work),
+    Clear: StageModel(clear_work),
+    Gemm: StageModel(gemm_work, gemm_overflows),
+    HipGemm: StageModel(hip_gemm_work, hip_gemm_overflows),
+    CodeObjectGemm: StageModel(code_object_gemm_work),
+    Sum: StageModel(sum_work),
 }
+
+
+def is_modelled(family: str) -> bool:
+    """Whether every stage of ``family`` has a model."""
+    return all(type(stage) in MODELS for stage in FAMILIES[family].stages(FAMILIES[family].config_type()))
 
 
 def estimate_calls(family: str, columns: Mapping[str, Any], shape: GemmShape, machine: Machine) -> tuple[CallWork, ...]:
@@ -83,13 +66,36 @@ def estimate_calls(family: str, columns: Mapping[str, Any], shape: GemmShape, ma
     so that the result pairs with the calls of its :class:`~kernels.launches.program.Program`.
 
     Args:
-        family: A key of ``FAMILY_WORK``.
+        family: One that :func:`is_modelled`.
         columns: The configuration's fields: single values, or one array [configurations] for each.
         shape: Problem.
         machine: Decides how many workgroups fit.
 
     Raises:
-        KeyError: The family is not modelled, or a field is missing.
+        KeyError: The family is not modelled.
+        AttributeError: A field is missing.
     """
-    calls = FAMILY_WORK[family](columns, shape, machine)
-    return tuple(call for call in calls if np.any(np.asarray(call.workgroups) > 0))
+    stages = FAMILIES[family].stages(SimpleNamespace(**columns))
+    works = [_launched(MODELS[type(stage)].work(stage, shape, machine), stage.when) for stage in stages]
+    return tuple(work for work in works if np.any(np.asarray(work.workgroups) > 0))
+
+
+def _launched(work: CallWork, when: Any) -> CallWork:
+    return replace(work, workgroups=np.where(when, work.workgroups, 0))
+
+
+def overflows(family: str, columns: Mapping[str, Any], points: int, machine: Machine) -> Flags:
+    """Whether each configuration [points] probably exceeds the registers or the LDS of ``machine``.
+
+    Args:
+        family: Name in ``FAMILIES``; a stage without a model is taken to fit.
+        columns: One array [points] for each of the configuration's fields.
+        points: How many there are.
+        machine: What there is.
+    """
+    found = np.zeros(points, np.bool_)
+    for stage in FAMILIES[family].stages(SimpleNamespace(**columns)):
+        model = MODELS.get(type(stage))
+        if model is not None and model.overflows is not None:
+            found |= np.logical_and(stage.when, model.overflows(stage, machine))
+    return found

@@ -6,10 +6,13 @@ The counts follow what Triton 3.9 generates: fits to compiled code, good for ran
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from kernels.families.stages import ZERO_BLOCK, Clear, Gemm, Quantize, Round, Sum
+from kernels.problem import GemmShape
 from search.gfx950.code.instruction_mix import VALU_CLKS
 from search.gfx950.machine import Machine, Number
 from search.gfx950.model.tile_work import (
@@ -147,3 +150,54 @@ def estimate_reduce_work(
 def estimate_zero_work(M: int, N: int, *, block: int = 2048) -> CallWork:
     """Work of the kernel that clears an fp32 accumulator [M, N]."""
     return CallWork(workgroups=cdiv(M * N, block), waves=4, resident=8, steps=0, written_bytes=4.0 * M * N)
+
+
+def gemm_work(stage: Gemm, shape: GemmShape, machine: Machine) -> CallWork:
+    """Of a Triton GEMM."""
+    tile = stage.tile
+    return estimate_gemm_work(
+        tile.BLOCK_M, tile.BLOCK_N, tile.BLOCK_K, shape.M, shape.N, shape.K,
+        split_k=stage.split_k, num_warps=tile.num_warps, num_stages=tile.num_stages,
+        matrix_instr_nonkdim=tile.matrix_instr_nonkdim, quantizer=_quantizer(stage), atomic=stage.atomic,
+        machine=machine,
+    )  # fmt: skip
+
+
+def _quantizer(stage: Gemm) -> Any:
+    return None if stage.staged else stage.tile.quantizer
+
+
+def gemm_overflows(stage: Gemm, machine: Machine) -> Any:
+    """Whether a tile exceeds the registers or the LDS.
+
+    ``waves_per_eu`` makes the compiler stay within the registers that leave room for so many waves on a SIMD.
+    """
+    c = stage.tile
+    tile = TileWork(
+        c.BLOCK_M, c.BLOCK_N, c.BLOCK_K, c.num_warps, c.num_stages, c.matrix_instr_nonkdim, _quantizer(stage)
+    )
+    hinted = np.maximum(1, c.waves_per_eu)
+    registers = np.minimum(tile.vgpr_limit(machine), machine.vgprs // (hinted * machine.vgpr_step) * machine.vgpr_step)
+    return (tile.vgprs > registers) | (tile.lds_bytes > machine.lds_bytes)
+
+
+def quantize_work(stage: Quantize, shape: GemmShape, machine: Machine) -> CallWork:
+    """Of the Triton quantise kernel."""
+    return estimate_quantize_work(stage.BLOCK_M, stage.BLOCK_K, shape.M, shape.K, quantizer=stage.quantizer)
+
+
+def round_work(stage: Round, shape: GemmShape, machine: Machine) -> CallWork:
+    """Of the rounding kernel, which no table serves on this machine: as a quantiser in software."""
+    return estimate_quantize_work(stage.BLOCK_M, stage.BLOCK_K, shape.M, shape.K, quantizer="software")
+
+
+def sum_work(stage: Sum, shape: GemmShape, machine: Machine) -> CallWork:
+    """Of the reduction."""
+    return estimate_reduce_work(stage.BLOCK_M, stage.BLOCK_N, shape.M, shape.N, slices=stage.slices)
+
+
+def clear_work(stage: Clear, shape: GemmShape, machine: Machine) -> CallWork:
+    """Of clearing fp32 sums, or the bf16 output."""
+    item_bytes = 2.0 if stage.buffer == "out" else 4.0
+    zero = estimate_zero_work(shape.M, shape.N, block=ZERO_BLOCK)
+    return replace(zero, written_bytes=item_bytes * shape.M * shape.N)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from search.gfx950.llvm import ToolNotFoundError
+from kernels.rocm.toolchain import ToolNotFoundError
 from search.gfx950.simulator.decode.op import InstructionClass
 from search.gfx950.simulator.kernel import Kernel, load_assembly, load_code_object
 from search.gfx950.simulator.launch import Histogram, Launch, SimulationResult, simulate

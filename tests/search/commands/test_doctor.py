@@ -150,11 +150,11 @@ def test_rows_whose_kernels_cannot_be_had_here_are_not_called_reachable(
     ]
     write_table(offline / "gfx950.yaml", TunedTable(GFX950, (fused, *native)))
     write_table(offline / "gfx950-old.yaml", TunedTable(GFX950, (old, *native)))
-    monkeypatch.setattr("search.space.available.find_compiler", lambda: HipCompiler(Path("h"), Path("c"), "clang 22"))
+    monkeypatch.setattr("kernels.rocm.compiler.find_compiler", lambda: HipCompiler(Path("h"), Path("c"), "clang 22"))
     assert check("table gfx950.yaml").detail.startswith("3 rows for gfx950-256cu, all reachable")
 
     monkeypatch.setenv("MXFP4_HIP_COMPILER", "/nothing")
-    monkeypatch.setattr("search.space.available.find_compiler", find_compiler)
+    monkeypatch.setattr("kernels.rocm.compiler.find_compiler", find_compiler)
     found = check("table gfx950.yaml")
     reason = "MXFP4_HIP_COMPILER=/nothing does not compile for gfx950"
     assert found.status == "warning"

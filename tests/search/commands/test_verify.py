@@ -31,7 +31,6 @@ from search.device.served import judged_on_device
 from search.evaluation import Candidate, Evaluation
 from search.gate.check import take_sample
 from search.gate.interpreted import judged_by_interpreter
-from search.space import available
 
 H200 = DeviceKey("sm_90", 132)
 MADE = Made(date(2026, 11, 30), "3.9.0", "2.13.0", "0" * 12, "offline", "study")
@@ -123,7 +122,7 @@ def test_a_row_whose_hip_quantise_kernel_cannot_be_built_is_skipped_and_not_wron
     by_hip = row(17, 64, 512, "staged_ck", quantize_kernel="hip")
     path = table(tmp_path, row(40, 64, 512, "staged_ck"), by_hip)
     monkeypatch.setenv(COMPILER_VARIABLE, str(tmp_path))
-    monkeypatch.setattr(available, "find_tool", lambda name: Path(name))
+    monkeypatch.setattr("kernels.rocm.code_objects.find_tool", lambda name: Path(name))
     monkeypatch.setattr(verify, "OfflineEvaluator", Judge)
     assert verify.verify_table(path, "simulator") == 0
     lines = capsys.readouterr().out.splitlines()

@@ -10,11 +10,12 @@ import pytest
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
 from kernels.families import FAMILIES
+from kernels.families.aiter import installed
 from kernels.families.staged_ck import StagedCkConfig
+from kernels.rocm import code_objects as code_objects_module
 from kernels.rocm.code_objects import PATH_VARIABLE
 from kernels.rocm.compiler import COMPILER_VARIABLE
-from search.space import available
-from search.space.available import absence, aiter_installed, available_spaces, config_absence
+from search.space.available import absence, available_spaces, config_absence
 from search.space.space import load_spaces
 
 SHIPPED = Path(__file__).resolve().parents[3] / "configs" / "spaces"
@@ -35,7 +36,7 @@ def complete(code_objects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     program.write_text("#!/bin/sh\ncase $1 in --version) echo clang version 22.1.0;; *) echo amdgcn;; esac\n")
     program.chmod(0o755)
     monkeypatch.setenv(COMPILER_VARIABLE, str(program))
-    monkeypatch.setattr(available, "find_tool", lambda name: Path(name))
+    monkeypatch.setattr(code_objects_module, "find_tool", lambda name: Path(name))
 
 
 @pytest.mark.usefixtures("bare")
@@ -57,7 +58,7 @@ def test_a_folder_named_aiter_without_code_is_no_installed_aiter(
         (tmp_path / "aiter" / "__init__.py").touch()
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     importlib.invalidate_caches()
-    assert aiter_installed() is is_package
+    assert installed() is is_package
 
 
 @pytest.mark.usefixtures("complete")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from search.gfx950.llvm import find_tool
+from kernels.rocm.toolchain import find_tool
 from search.gfx950.simulator import (
     Buffer,
     FindingKind,

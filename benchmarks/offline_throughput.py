@@ -55,7 +55,7 @@ def draw(count: int, seed: int, families: Sequence[str]) -> list[Candidate]:
             raise InputError(f"--families {family}: {instead_of(family, known)}")
     spaces, _ = available_spaces({family: known[family] for family in families}, families, GFX950, offline=True)
     points = {
-        shape: sweep_points(legal_sets(spaces.values(), shape, GFX950), GFX950, int(random.integers(1 << 30)))
+        shape: sweep_points(legal_sets(spaces.values(), shape, GFX950)[0], GFX950, int(random.integers(1 << 30)))
         for shape in SHAPES
     }
     found = []

@@ -1,4 +1,4 @@
-"""What an evaluator is given and what it answers. One protocol for compiling, simulating and measuring."""
+"""What an evaluator is given and what it answers."""
 
 from __future__ import annotations
 
@@ -47,23 +47,14 @@ class Evaluation:
     facts: Mapping[str, Value] = field(default_factory=dict)
 
 
-class Evaluator(Protocol):
-    """Judges candidates, several at a time."""
+class Judge(Protocol):
+    """Judges candidates, several at a time; every :class:`search.evaluators.Evaluator` is one."""
 
     device: DeviceKey
-    protocol: str  # name and version of how the objective is obtained; part of a study's key
     capacity: int  # how many candidates to keep submitted
-
-    def start(self, timeout_s: float) -> None:
-        """Bring the workers up, so that no shape's share of the time is spent on that; wait ``timeout_s`` at most."""
-        ...
 
     def submit(self, candidate: Candidate) -> Future[Evaluation]:
         """Start judging ``candidate``; the future raises only for a bug or a broken installation."""
-        ...
-
-    def close(self) -> None:
-        """Stop the workers; unfinished futures are cancelled."""
         ...
 
 

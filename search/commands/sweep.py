@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,25 +23,19 @@ from kernels.device import DeviceKey
 from kernels.disk import default_cache
 from kernels.dispatch import load_dispatcher
 from kernels.errors import InputError
-from kernels.families import study_hash
-from kernels.families.defaults import default_choice
 from kernels.problem import GemmShape
-from search.device.finals import decide
-from search.evaluation import Candidate, Evaluation, Evaluator, FinalsFailedError, Value
-from search.evaluators.device import DeviceEvaluator
-from search.evaluators.replay import ReplayEvaluator
+from search.evaluation import Candidate, Evaluation, FinalsFailedError, Value
+from search.evaluators import Evaluator
 from search.evaluators.targets import check_jobs, make_evaluator
 from search.results import load
 from search.results.record import Point, make_record
 from search.results.storage import open_storage
-from search.results.studies import newest_study, only_writer
-from search.space.available import available_spaces
-from search.space.legal_set import LegalSet, legal_set
+from search.results.studies import first_study, newest_study, only_writer, study_to_open
 from search.space.space import SearchSpace, load_spaces
-from search.study.points import LegalPoints, Points
-from search.study.priors import NEIGHBOURS, best_point, distance, favourites, sweep_points, winners_of
+from search.study.points import Points
+from search.study.priors import best_point, first_trials, sweep_points, winners_of
 from search.study.samplers import check_sampler
-from search.study.study import Progress, StudyRun, unique
+from search.study.study import Progress, StudyRun
 from search.terminal import stop_on_interrupt
 from search.workers.pool import START_TIMEOUT_S
 
@@ -88,7 +82,7 @@ class SweepRequest:
 class Reporter(Protocol):
     """Tells people how the sweep goes."""
 
-    def start(self, device: DeviceKey, evaluator: Evaluator, shapes: int) -> None:
+    def start(self, device: DeviceKey, protocol: str, shapes: int) -> None:
         """The sweep begins."""
         ...
 
@@ -141,10 +135,10 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
             request.target, jobs=request.jobs, warm=request.warm, cache=request.cache, note=notes.append
         )
         device = evaluator.device
-        sweep = _Sweep(request, device, spaces, storage, evaluator, reporter, stop)
+        sweep = _Sweep(request, spaces, storage, evaluator, reporter, stop)
         try:
-            left_out = sweep.leave_out()
-            reporter.start(device, evaluator, len(request.shapes))
+            sweep.spaces, left_out = evaluator.available(spaces, request.families)
+            reporter.start(device, evaluator.protocol, len(request.shapes))
             for line in [*notes, *left_out]:
                 reporter.note(line)
             sweep.run()
@@ -164,8 +158,9 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
 
 @dataclass
 class _Sweep:
+    """The order of the shapes, each one's share of the time, and what has come out so far."""
+
     request: SweepRequest
-    device: DeviceKey
     spaces: Mapping[str, SearchSpace]
     storage: optuna.storages.BaseStorage
     evaluator: Evaluator
@@ -177,27 +172,14 @@ class _Sweep:
     left: list[GemmShape] = field(default_factory=list)
     reporting: threading.Lock = field(default_factory=threading.Lock)
 
-    def leave_out(self) -> list[str]:
-        """Leave out the families that this machine cannot search; a line for each.
-
-        Raises:
-            InputError: The user named one of them, or there is no other.
-        """
-        if isinstance(self.evaluator, ReplayEvaluator):
-            return []
-        offline = not isinstance(self.evaluator, DeviceEvaluator)
-        self.spaces, lines = available_spaces(self.spaces, self.request.families, self.device, offline=offline)
-        return lines
-
     def run(self) -> None:
-        request = self.request
+        request, lanes = self.request, self.evaluator.lanes
         results = load(request.storage or request.results)
-        self.winners = winners_of(results, self.device)
+        self.winners = winners_of(results, self.evaluator.device)
         order = self.order(results)
         budget_s = math.inf if request.time_budget_s is None else request.time_budget_s
         end_s = time.monotonic() + budget_s
         self.evaluator.start(min(budget_s, START_TIMEOUT_S))
-        lanes = self.evaluator.lanes if isinstance(self.evaluator, DeviceEvaluator) else 1
         todo = sum(self.held[shape] < request.trials for shape in order)
         shares = [max(1, math.ceil((todo - i) / lanes)) for i in range(len(order))]
         if lanes == 1:
@@ -220,9 +202,9 @@ class _Sweep:
         ended; finished ones, which need none, are the last.
         """
         request = self.request
-        names = optuna.get_all_study_names(self.storage)
-        known = {} if request.fresh else {shape: self.newest(shape, names) for shape in request.shapes}
-        self.studies |= {shape: name for shape, name in known.items() if name is not None}
+        names = [] if request.fresh else optuna.get_all_study_names(self.storage)
+        newest = {shape: newest_study(self.first_study(shape), names) for shape in request.shapes}
+        self.studies |= {shape: name for shape, name in newest.items() if name is not None}
         trials = results[results["selected"].isna()]["study"].value_counts()  # rows of the finals repeat a trial
         self.held = {shape: int(trials.get(self.studies.get(shape, ""), 0)) for shape in request.shapes}
         if request.time_budget_s is None:
@@ -235,99 +217,65 @@ class _Sweep:
             return
         if time.monotonic() < end_s:
             self.search(shape, end_s, shares)
-            if isinstance(self.evaluator, DeviceEvaluator):
-                self.evaluator.study_ended(shape)
+            self.evaluator.study_ended(shape)
         elif not self.held[shape]:
             self.left.append(shape)
 
     def search(self, shape: GemmShape, end_s: float, shares: int) -> None:
         request = self.request
         kept = self.open_study(shape)
-        points = sweep_points(self.legal(shape), self.device, request.seed)
-
-        def notify(progress: Progress) -> None:
-            with self.reporting:
-                self.reporter.progress(progress)
-
-        record = partial(_record, study=kept.study_name, device=self.device)
-        run = StudyRun(kept, shape, self.evaluator, points, record, notify, self.stop)
-        ended = run.run(
+        points = self.points(shape)
+        record = partial(_record, study=kept.study_name, device=self.evaluator.device)
+        ended = StudyRun(kept, shape, self.evaluator, points, record, self.notify, self.stop).run(
             sampler=request.sampler, seed=request.seed, trials=request.trials,
-            seeds=self.seeds(shape, points), deadline_s=end_s, shares=shares,
+            seeds=self.first_trials(shape, points), deadline_s=end_s, shares=shares,
         )  # fmt: skip
         if not ended.done and not self.stop.is_set():
             self.left.append(shape)
             return
         if not self.stop.is_set():
-            self.decide(kept, shape)
+            self.hold_finals(kept, shape)
         best = best_point(trial.user_attrs.get("record") for trial in kept.get_trials(deepcopy=False))
         if best is not None:
             self.winners[shape] = best
         with self.reporting:
             self.reporter.study_done(ended)
 
-    def decide(self, kept: optuna.Study, shape: GemmShape) -> None:
-        """Hold the finals of a measured study."""
-        if not isinstance(self.evaluator, DeviceEvaluator):
-            return
-        row = load_dispatcher(self.device).choose(shape)
-        incumbent = (row.family, row.config) if row.lookup.row and row.lookup.how == "exact" else None
-        try:
-            decide(kept, shape, self.evaluator, incumbent, self.request.seed)
-        except FinalsFailedError as error:
-            with self.reporting:
-                self.reporter.note(f"{shape}: no finals ({error}); the search's own times stand")
-
     def open_study(self, shape: GemmShape) -> optuna.Study:
         """The study of this shape: the newest, or a new one."""
-        name = self.newest(shape, optuna.get_all_study_names(self.storage))
-        if name is None:
-            name = self.base(shape)
-        elif self.request.fresh:
-            name = f"{self.base(shape)}#{int(name.partition('#')[2] or 1) + 1}"
-        self.studies[shape] = name
+        names = optuna.get_all_study_names(self.storage)
+        name = self.studies[shape] = study_to_open(self.first_study(shape), names, fresh=self.request.fresh)
         return optuna.create_study(storage=self.storage, study_name=name, load_if_exists=True)
 
-    def newest(self, shape: GemmShape, names: Collection[str]) -> str | None:
-        """Which of ``names`` is the shape's newest study; None if none is."""
-        return newest_study(self.base(shape), names)
+    def first_study(self, shape: GemmShape) -> str:
+        return first_study(self.evaluator.device, shape, self.evaluator.protocol, triton.__version__)
 
-    def base(self, shape: GemmShape) -> str:
-        """Name of the shape's first study; it holds everything that makes two trials comparable."""
-        versions = (f"triton-{triton.__version__}", study_hash())
-        return "/".join((str(self.device), str(shape), self.evaluator.protocol, *versions))
+    def points(self, shape: GemmShape) -> Points:
+        """The shape's legal points; raises InputError where no family has one."""
+        legal, refusals = self.evaluator.legal(self.spaces, shape)
+        for text in refusals:
+            self.note(text)
+        return sweep_points(legal, self.evaluator.device, self.request.seed)
 
-    def legal(self, shape: GemmShape) -> Mapping[str, LegalPoints]:
-        """Legal points of every family that has some; of a recorded sweep, what was recorded.
+    def first_trials(self, shape: GemmShape, points: Points) -> list[Point]:
+        defaults = [(family, config) for family, space in self.spaces.items() for config in space.defaults]
+        return first_trials(shape, self.evaluator.device, points, self.winners, defaults)
 
-        Raises:
-            InputError: No family has one.
-        """
-        if isinstance(self.evaluator, ReplayEvaluator):
-            return self.evaluator.legal(shape)
-        found: dict[str, LegalSet] = {}
-        refusals: list[InputError] = []
-        for family, space in self.spaces.items():
-            try:
-                found[family] = legal_set(space, shape, self.device)
-            except InputError as error:
-                refusals.append(error)
-                with self.reporting:
-                    self.reporter.note(str(error))
-        if not found:
-            raise refusals[-1]
-        return found
+    def hold_finals(self, kept: optuna.Study, shape: GemmShape) -> None:
+        row = load_dispatcher(self.evaluator.device).choose(shape)
+        incumbent = (row.family, row.config) if row.lookup.row and row.lookup.how == "exact" else None
+        try:
+            self.evaluator.hold_finals(kept, shape, incumbent, self.request.seed)
+        except FinalsFailedError as error:
+            self.note(f"{shape}: no finals ({error}); the search's own times stand")
 
-    def seeds(self, shape: GemmShape, points: Points) -> list[Point]:
-        """Points to try first, the likeliest to win ahead: few trials do not reach far into the defaults."""
-        row = load_dispatcher(self.device).choose(shape)
-        serving = (row.family, row.config)
-        untuned = default_choice(shape, self.device)  # shows what a missing row would cost
-        near = sorted(self.winners, key=lambda other: distance(shape, other))[:NEIGHBOURS]
-        neighbours = [self.winners[other] for other in near]
-        liked = favourites(points.legal, shape, self.device)
-        defaults: list[Point] = [(family, config) for family, space in self.spaces.items() for config in space.defaults]
-        return unique([serving, untuned, *neighbours, *liked.first, *defaults, *liked.others])
+    def note(self, text: str) -> None:
+        with self.reporting:
+            self.reporter.note(text)
+
+    def notify(self, progress: Progress) -> None:
+        with self.reporting:
+            self.reporter.progress(progress)
 
 
 def _record(

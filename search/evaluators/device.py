@@ -9,17 +9,22 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 
+import optuna
+
 from kernels.device import DeviceKey
 from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.device.ahead import Compiled, compile_ahead, compile_only
+from search.device.finals import decide
 from search.device.lane import GpuLane, Job, TaskLimits
 from search.device.measure import Answer, FinalTask, MeasureTask, Task, baseline, run_task
 from search.device.product import Product, protocol_on
 from search.device.timing import COLD, TimingProtocol
 from search.device.visible import see_none, see_only
 from search.evaluation import Candidate, Evaluation, FinalTimes, Value
+from search.evaluators import Evaluator
+from search.results.record import Point
 from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
 
 COMPILE_TIMEOUT_S = 120.0  # a compilation takes 1 to 5 seconds
@@ -40,8 +45,8 @@ class Limits:
     tasks: TaskLimits = field(default_factory=TaskLimits)
 
 
-class DeviceEvaluator:
-    """Evaluates candidates by measuring them.
+class DeviceEvaluator(Evaluator):
+    """Evaluates candidates by measuring them, the studies of several shapes each on a GPU of its own.
 
     Args:
         device: Key of the GPUs.
@@ -53,6 +58,8 @@ class DeviceEvaluator:
         compiler: Pool that compiles; None makes one.
         workers: Pool of each GPU, with one process; None makes them, each with a spare that stands by.
     """
+
+    offline = False
 
     def __init__(
         self,
@@ -81,14 +88,10 @@ class DeviceEvaluator:
             GpuLane(index, pool, protocol, limits.tasks, spare=spare)
             for index, pool, spare in zip(gpus, pools, spares, strict=True)
         ]
+        self.lanes = len(self._lanes)
         self._lane_of: dict[GemmShape, GpuLane] = {}
         self._searched: set[GemmShape] = set()  # shapes whose studies go on
         self._choosing = threading.Lock()  # studies run in threads of their own
-
-    @property
-    def lanes(self) -> int:
-        """GPUs, each of which can serve the study of another shape."""
-        return len(self._lanes)
 
     def submit(self, candidate: Candidate) -> Future[Evaluation]:
         """Start judging ``candidate``; its study's GPU measures it once it is compiled."""
@@ -113,6 +116,10 @@ class DeviceEvaluator:
     def confirm(self, winner: Candidate, *, rounds: int, seed: int = 0) -> Future[FinalTimes]:
         """Time ``winner`` as the search does and through the dispatcher, side by side."""
         return self._final(FinalTask((winner,), self._timing, rounds, seed, dispatched=True))
+
+    def hold_finals(self, kept: optuna.Study, shape: GemmShape, incumbent: Point | None, seed: int) -> None:
+        """Settle on the study's GPU which of its trials is the fastest, see :func:`search.device.finals.decide`."""
+        decide(kept, shape, self, incumbent, seed)
 
     def study_ended(self, shape: GemmShape) -> None:
         """The GPU of ``shape`` is free for the study of another one."""

@@ -20,6 +20,7 @@ from kernels.errors import CompileError, IllegalConfigError, InputError, KernelE
 from kernels.families import FAMILIES
 from kernels.launches.program import Program
 from search.evaluation import Candidate, Evaluation, Outcome, Value
+from search.evaluators import Evaluator
 from search.gate.check import GateReport, check_program, load_calls
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts
@@ -52,7 +53,7 @@ class OfflineTask:
     logs: Path
 
 
-class OfflineEvaluator:
+class OfflineEvaluator(Evaluator):
     """Compiles candidates in worker processes and predicts their times.
 
     Args:

@@ -14,10 +14,12 @@ from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from search.evaluation import Candidate, Evaluation, Evidence, Outcome, Value
+from search.evaluators import Evaluator
 from search.results import load
 from search.results.columns import CHECKED, COMPILED, ORIGIN, TIMES
 from search.results.studies import PROTOCOL, STUDIES_FILE
 from search.results.winners import config_of
+from search.space.space import SearchSpace
 
 PREFIX = "replay:"
 RUN_ONLY = ("source_hash", "started", "duration_s", "triton", "torch")  # of the run that records the replay
@@ -55,7 +57,7 @@ class RecordedPoints:
         return self._index.get(config)
 
 
-class ReplayEvaluator:
+class ReplayEvaluator(Evaluator):
     """Answers with what was recorded; a candidate that was not recorded is ``illegal``.
 
     Args:
@@ -89,8 +91,16 @@ class ReplayEvaluator:
         """Shapes that were recorded, in the order of the file."""
         return list(dict.fromkeys(candidate.shape for candidate in self._rows))
 
-    def legal(self, shape: GemmShape) -> dict[str, RecordedPoints]:
-        """What was recorded of ``shape``, by family.
+    def available(
+        self, spaces: Mapping[str, SearchSpace], asked: Sequence[str] | None
+    ) -> tuple[Mapping[str, SearchSpace], list[str]]:
+        """All of them: nothing is compiled or run."""
+        return spaces, []
+
+    def legal(
+        self, spaces: Mapping[str, SearchSpace], shape: GemmShape
+    ) -> tuple[Mapping[str, RecordedPoints], list[str]]:
+        """What was recorded of ``shape``, by family, whatever the spaces are.
 
         Raises:
             InputError: Nothing was.
@@ -102,7 +112,7 @@ class ReplayEvaluator:
         if not found:
             held = ", ".join(map(str, self.shapes()))
             raise InputError(f"{shape} is not in the recorded sweep, which holds {held}; name one of these")
-        return {family: RecordedPoints(configs) for family, configs in found.items()}
+        return {family: RecordedPoints(configs) for family, configs in found.items()}, []
 
     def submit(self, candidate: Candidate) -> Future[Evaluation]:
         """The recorded verdict."""
@@ -110,12 +120,6 @@ class ReplayEvaluator:
         row = self._rows.get(candidate)
         answer.set_result(Evaluation("illegal", "not in the recorded sweep") if row is None else _evaluation(row))
         return answer
-
-    def start(self, timeout_s: float) -> None:
-        """Nothing has to come up."""
-
-    def close(self) -> None:
-        """Nothing is running."""
 
 
 def _by_candidate(frame: pd.DataFrame) -> dict[Candidate, Row]:

@@ -12,7 +12,7 @@ from kernels.wording import counted, instead_of
 from search.device.absence import why_no_gpu
 from search.device.inventory import GpuFacts, alike, local_gpus, others_note
 from search.device.timing import COLD, WARM, TimingProtocol
-from search.evaluation import Evaluator
+from search.evaluators import Evaluator
 from search.evaluators.device import DeviceEvaluator
 from search.evaluators.offline import OfflineEvaluator
 from search.evaluators.replay import PREFIX, ReplayEvaluator, is_replay

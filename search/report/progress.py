@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 from kernels.wording import counted
-from search.evaluation import OUTCOMES, Evaluator
+from search.evaluation import OUTCOMES
 from search.study.study import Progress as StudyProgress
 
 
@@ -52,10 +52,10 @@ class TerminalReporter:
     def __exit__(self, *exception: object) -> None:
         self._bars.stop()
 
-    def start(self, device: DeviceKey, evaluator: Evaluator, shapes: int) -> None:
+    def start(self, device: DeviceKey, protocol: str, shapes: int) -> None:
         """Say what begins, and draw the bars."""
         self._shapes = shapes
-        self.console.print(f"{counted(shapes, 'shape')} for {device}, judged by {evaluator.protocol}", highlight=False)
+        self.console.print(f"{counted(shapes, 'shape')} for {device}, judged by {protocol}", highlight=False)
         self._sweep = self._bars.add_task("shapes", total=shapes, note="")
         self._bars.start()
 

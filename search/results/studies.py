@@ -10,8 +10,11 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock, Timeout
 
+from kernels.device import DeviceKey
 from kernels.errors import InputError
+from kernels.families import study_hash
 from kernels.families.sources import STUDY, settled
+from kernels.problem import GemmShape
 from search.evaluation import PRODUCT_MARK, SIMULATED
 
 STUDIES_FILE = "studies.db"  # in a results folder
@@ -95,6 +98,24 @@ def are_simulated(protocols: pd.Series[Any]) -> pd.Series[Any]:
 
 
 PUBLISHED = "published:"  # begins the study of rows that a file of another project says: it is no study of ours
+
+
+def first_study(device: DeviceKey, shape: GemmShape, protocol: str, triton: str) -> str:
+    """Name of a shape's first study; it holds everything that makes two trials comparable.
+
+    Args:
+        protocol: How the objective is obtained, and its version.
+        triton: Version of Triton.
+    """
+    return "/".join((str(device), str(shape), protocol, f"triton-{triton}", study_hash()))
+
+
+def study_to_open(base: str, names: Iterable[str], *, fresh: bool) -> str:
+    """The newest of ``names`` that is a round of the study ``base``, or the first one; if ``fresh``, the next one."""
+    newest = newest_study(base, names)
+    if newest is None:
+        return base
+    return f"{base}#{int(newest.partition('#')[2] or 1) + 1}" if fresh else newest
 
 
 def newest_study(base: str, names: Iterable[str]) -> str | None:

@@ -104,13 +104,24 @@ class LegalSet:
         return i if i < len(self.keys) and self.keys[i] == key else None
 
 
-def legal_sets(spaces: Iterable[SearchSpace], shape: GemmShape, device: DeviceKey) -> dict[str, LegalSet]:
-    """Legal set of each space by family.
+def legal_sets(
+    spaces: Iterable[SearchSpace], shape: GemmShape, device: DeviceKey
+) -> tuple[dict[str, LegalSet], list[str]]:
+    """Legal set of each space by family, and what was removed last where one has no legal point.
 
     Raises:
-        InputError: A space has no legal point.
+        InputError: None has one.
     """
-    return {space.family: legal_set(space, shape, device) for space in spaces}
+    legal: dict[str, LegalSet] = {}
+    refusals: list[InputError] = []
+    for space in spaces:
+        try:
+            legal[space.family] = legal_set(space, shape, device)
+        except InputError as error:
+            refusals.append(error)
+    if not legal:
+        raise refusals[-1]
+    return legal, [str(refusal) for refusal in refusals]
 
 
 def legal_set(space: SearchSpace, shape: GemmShape, device: DeviceKey) -> LegalSet:

@@ -13,6 +13,8 @@ import pandas as pd
 
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
+from kernels.dispatch import load_dispatcher
+from kernels.families.defaults import default_choice
 from kernels.problem import GemmShape
 from search.gfx950.machine import Machine
 from search.gfx950.model.families import Flags, estimate_calls, is_modelled, overflows
@@ -124,6 +126,30 @@ def distance(a: GemmShape, b: GemmShape) -> float:
 
 
 NEIGHBOURS = 3  # winners of other shapes that are tried first
+
+
+def first_trials(
+    shape: GemmShape,
+    device: DeviceKey,
+    points: Points,
+    winners: Mapping[GemmShape, Point],
+    defaults: Iterable[Point],
+) -> list[Point]:
+    """Points to try first, the likeliest to win ahead: few trials do not reach far into the defaults.
+
+    Args:
+        shape: To be searched.
+        device: To search for.
+        points: The legal ones.
+        winners: Of other shapes.
+        defaults: Of the spaces.
+    """
+    row = load_dispatcher(device).choose(shape)
+    untuned = default_choice(shape, device)  # shows what a missing row would cost
+    neighbours = [winners[other] for other in sorted(winners, key=lambda other: distance(shape, other))[:NEIGHBOURS]]
+    liked = favourites(points.legal, shape, device)
+    in_order = [(row.family, row.config), untuned, *neighbours, *liked.first, *defaults, *liked.others]
+    return list(dict.fromkeys(in_order))
 
 
 def sweep_points(legal: Mapping[str, LegalPoints], device: DeviceKey, seed: int) -> Points:

@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -20,7 +20,7 @@ import optuna
 from optuna.trial import TrialState
 
 from kernels.problem import GemmShape
-from search.evaluation import Candidate, Evaluation, Evaluator, Value
+from search.evaluation import Candidate, Evaluation, Judge, Value
 from search.results.record import FINAL, RECORD, Point, point_of
 from search.study.points import Points, distributions, suggest
 from search.study.samplers import make_sampler
@@ -94,7 +94,7 @@ class StudyRun:
 
     kept: optuna.Study
     shape: GemmShape
-    evaluator: Evaluator
+    evaluator: Judge
     points: Points
     record: Record
     notify: Callable[[Progress], None] = lambda progress: None
@@ -207,8 +207,3 @@ class StudyRun:
     def _progress(self, done: int, total: int) -> Progress:
         best_us, evidence = self._best or (None, "")
         return Progress(self.shape, done, total, best_us, evidence, dict(self._outcomes))
-
-
-def unique(points: Iterable[Point]) -> list[Point]:
-    """The points without repetitions, in order."""
-    return list(dict.fromkeys(points))

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from kernels.config import KernelConfig
 from kernels.device import GFX950
 from search.evaluation import Candidate, Evaluation
+from search.evaluators import Evaluator
 
 
 def bowl(config: KernelConfig) -> float:
@@ -24,7 +25,7 @@ def judge(candidate: Candidate) -> Evaluation:
     return Evaluation("ok", evidence="predicted", objective_us=bowl(candidate.config))
 
 
-class FakeEvaluator:
+class FakeEvaluator(Evaluator):
     """Answers at once and remembers what it was asked."""
 
     device = GFX950
@@ -40,9 +41,3 @@ class FakeEvaluator:
         future: Future[Evaluation] = Future()
         future.set_result(self.function(candidate))
         return future
-
-    def start(self, timeout_s: float) -> None:
-        pass
-
-    def close(self) -> None:
-        pass

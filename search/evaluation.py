@@ -10,13 +10,14 @@ from typing import Literal, Protocol, get_args
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
+from kernels.tables.rows import Evidence
 
 Outcome = Literal["ok", "illegal", "compile_error", "resource_limit", "wrong_result", "crashed", "timed_out", "slow"]
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
-Evidence = Literal["predicted", "measured"]
 PRODUCT_MARK = "@"  # in the protocol of a measurement, before the product that it was made on
 SIMULATED = "simulated"  # such a product: nothing that it measures is exported
 Value = int | float | str | bool | None  # of one results column
+Point = tuple[str, KernelConfig]  # family and configuration
 
 
 @dataclass(frozen=True)

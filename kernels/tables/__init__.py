@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from kernels.mxfp4.weights import Layout
 from kernels.problem import GemmShape
 from kernels.tables.file import dump_table, load_table, tables_folder, write_table
 from kernels.tables.merging import Change, MergeReport, merge
-from kernels.tables.rows import Layout, Made, OutDtype, TableRow, TunedTable, is_stale
+from kernels.tables.rows import Made, OutDtype, TableRow, TunedTable, is_stale
 
 __all__ = [
     "Change", "Layout", "Lookup", "Made", "MergeReport", "OutDtype", "TableRow", "TunedTable", "dump_table",

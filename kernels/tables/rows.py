@@ -11,12 +11,12 @@ from typing import Literal, get_args
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
+from kernels.mxfp4.weights import Layout
 from kernels.problem import GemmShape
 from kernels.wording import instead_of
 
 SCHEMA = 1  # of the table file; a change of meaning raises it
 Evidence = Literal["measured", "predicted"]
-Layout = Literal["shuffled"]
 OutDtype = Literal["bfloat16"]
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)  # the more convincing first
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)

@@ -24,11 +24,11 @@ from kernels.disk import default_cache
 from kernels.dispatch import load_dispatcher
 from kernels.errors import InputError
 from kernels.problem import GemmShape
-from search.evaluation import Candidate, Evaluation, FinalsFailedError, Value
+from search.evaluation import Candidate, Evaluation, FinalsFailedError, Point, Value
 from search.evaluators import Evaluator
 from search.evaluators.targets import check_jobs, make_evaluator
 from search.results import load
-from search.results.record import Point, make_record
+from search.results.record import make_record
 from search.results.storage import open_storage
 from search.results.studies import first_study, newest_study, only_writer, study_to_open
 from search.space.space import SearchSpace, load_spaces

@@ -16,9 +16,9 @@ import optuna
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 from search.device.selection import ROUNDS, Final, Finalist, Selection, choose_finalists, finalist, select
-from search.evaluation import Candidate, Evaluation, FinalsFailedError, FinalTimes, Value
+from search.evaluation import Candidate, Evaluation, FinalsFailedError, FinalTimes, Point, Value
 from search.results.columns import CHECKED, COMPILED, ORIGIN, TIMES
-from search.results.record import FINAL, RECORD, Point, make_record, point_of
+from search.results.record import FINAL, RECORD, make_record, point_of
 
 CONFIRM_ROUNDS = 20
 DERIVED = ("tflops", "bandwidth_gbs", "roofline_fraction")  # made anew from the new time

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +12,12 @@ from scipy.stats import binomtest, kendalltau
 
 from search.device.timing import median_interval
 from search.evaluation import Candidate, Value
+from search.results.winners import RESOURCES, Preference, preference
 
 LEAST, MOST = 3, 8  # finalists
 ROUNDS = 40  # of finals: a sign test of 40 rounds sees a candidate that wins 7 of 10
 TIE_CONFIDENCE = 0.95  # below this a difference is noise
 TIE_RATIO = 0.01  # nor is one smaller than this: the time of one configuration moves that much between processes
-RESOURCES = ("vgprs", "lds_bytes", "kernels")  # fewer is safer: occupancy to spare, fewer launches
-Retime = Callable[[Sequence[Candidate]], Sequence[Sequence[float]]]
 Times = npt.NDArray[np.float64]
 
 
@@ -43,6 +42,10 @@ class Finalist:
     deterministic: bool
     resources: tuple[float, ...] = ()
     incumbent: bool = False
+
+    def preference(self, time_us: float) -> Preference:
+        """Its place among finalists that are as good, by its time in the finals."""
+        return preference(self.incumbent, self.deterministic, self.resources, time_us)
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ def select(finalists: Sequence[Finalist], rounds: Sequence[Sequence[float]]) -> 
     medians = [median for _, median, _ in intervals]
     leader = int(np.argmin(medians))
     tied = [i for i in range(len(finalists)) if i == leader or _ties(times, leader, i)]
-    chosen = min(tied, key=lambda i: _preference(finalists[i], medians[i]))
+    chosen = min(tied, key=lambda i: finalists[i].preference(medians[i]))
     finals = [Final(one, mid, lo, hi) for one, (lo, mid, hi) in zip(finalists, intervals, strict=True)]
     rival = _rival(chosen, tied, medians)
     return Selection(
@@ -145,17 +148,6 @@ def select(finalists: Sequence[Finalist], rounds: Sequence[Sequence[float]]) -> 
         rank_tau=_tau([one.time_us for one in finalists], medians),
         rounds=len(times),
     )
-
-
-def run_finals(measured: Sequence[Finalist], retime: Retime) -> Selection | None:
-    """Choose the finalists, re-time and judge them; None where nothing was measured.
-
-    Args:
-        measured: Every candidate that is right and has a time.
-        retime: Times [round][candidate] of candidates, taken side by side.
-    """
-    chosen = choose_finalists(measured)
-    return select(chosen, retime([one.candidate for one in chosen])) if chosen else None
 
 
 def _ties(times: Times, leader: int, other: int) -> bool:
@@ -175,11 +167,6 @@ def _rival(chosen: int, tied: Sequence[int], medians: Sequence[float]) -> int | 
     others = [i for i in range(len(medians)) if i != chosen]
     beyond = [i for i in others if i not in tied]
     return min(beyond or others, key=lambda i: medians[i], default=None)
-
-
-def _preference(one: Finalist, time_us: float) -> tuple[bool, bool, tuple[float, ...], float]:
-    """Sorts the finalist to prefer among equals first."""
-    return (not one.incumbent, not one.deterministic, one.resources, time_us)
 
 
 def _tau(before: Sequence[float], after: Sequence[float]) -> float | None:

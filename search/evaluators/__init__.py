@@ -10,8 +10,7 @@ import optuna
 
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
-from search.evaluation import Candidate, Evaluation
-from search.results.record import Point
+from search.evaluation import Candidate, Evaluation, Point
 from search.space.available import available_spaces
 from search.space.legal_set import legal_sets
 from search.space.space import SearchSpace

@@ -22,9 +22,8 @@ from search.device.measure import Answer, FinalTask, MeasureTask, Task, baseline
 from search.device.product import Product, protocol_on
 from search.device.timing import COLD, TimingProtocol
 from search.device.visible import see_none, see_only
-from search.evaluation import Candidate, Evaluation, FinalTimes, Value
+from search.evaluation import Candidate, Evaluation, FinalTimes, Point, Value
 from search.evaluators import Evaluator
-from search.results.record import Point
 from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
 
 COMPILE_TIMEOUT_S = 120.0  # a compilation takes 1 to 5 seconds

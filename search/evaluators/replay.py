@@ -13,7 +13,8 @@ from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.problem import GemmShape
-from search.evaluation import Candidate, Evaluation, Evidence, Outcome, Value
+from kernels.tables.rows import Evidence
+from search.evaluation import Candidate, Evaluation, Outcome, Value
 from search.evaluators import Evaluator
 from search.results import load
 from search.results.columns import CHECKED, COMPILED, ORIGIN, TIMES

@@ -15,7 +15,8 @@ from kernels.problem import GemmShape
 from kernels.tables import lookup
 from kernels.tables.rows import TableRow, TunedTable
 from kernels.wording import counted
-from search.results.winners import Point, Winner, slowdowns
+from search.evaluation import Point
+from search.results.winners import Winner, slowdowns
 
 LIBRARY: Point = ("aiter", FAMILIES["aiter"].config_type())
 UNTUNED, CHOSEN = "without a row the default", "AITER's own choice"

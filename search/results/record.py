@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
-from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
-from search.evaluation import Candidate, Evaluation, Value
+from search.evaluation import Candidate, Evaluation, Point, Value
 from search.results.columns import CHECKED, COLUMNS, COMPILED, EXECUTED, FLAG, INTEGER, ORIGIN, TEXT, TIMES
 
 RECORD = "record"  # the user attribute of a trial
@@ -112,9 +111,6 @@ def _rates(candidate: Candidate, record: Mapping[str, Value]) -> Record:
     if isinstance(time_us, float) and isinstance(roofline_us, float):
         rates["roofline_fraction"] = roofline_us / time_us
     return rates
-
-
-Point = tuple[str, KernelConfig]
 
 
 def point_of(record: Mapping[str, Any]) -> Point | None:

@@ -15,15 +15,14 @@ from kernels.config import KernelConfig, violations
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from kernels.tables.rows import TunedTable
-from search.evaluation import Evidence
+from kernels.tables.rows import Evidence, TunedTable
+from search.evaluation import Point
 from search.results.columns import CONFIG
 
 PREDICTED_TIE = 1e-9  # relative; equal work is predicted equal up to rounding
 RESOURCES = ("vgprs", "lds_bytes", "kernels")  # fewer is safer: occupancy to spare, fewer launches
-LAST = math.inf  # where an unknown resource sorts
 KEY = ["arch", "cu_count", "N", "K", "M"]  # of one competition
-Point = tuple[str, KernelConfig]
+Preference = tuple[bool, bool, tuple[float, ...], float]
 Array = npt.NDArray[Any]
 
 
@@ -246,11 +245,22 @@ def _margin(row: pd.Series[Any], rest: list[Any]) -> float | None:
     return float(rest[0]) / float(row["cost_us"]) - 1 if rest else None
 
 
-def _preference(row: pd.Series[Any], incumbents: list[Point]) -> tuple[Any, ...]:
-    """Sorts the trial to prefer among equals first."""
-    is_incumbent = (row["family"], config_of(row)) in incumbents
-    resources = tuple(LAST if pd.isna(row[name]) else int(row[name]) for name in RESOURCES)
-    return (not is_incumbent, not row["safe"], *resources, float(row["cost_us"]))
+def preference(incumbent: bool, deterministic: bool, resources: tuple[float, ...], time_us: float) -> Preference:
+    """Sorts the one to prefer first, among those whose times cannot be told apart.
+
+    Args:
+        incumbent: Whether it serves the shape today.
+        deterministic: Whether every run gives the same bits.
+        resources: What it needs of :data:`RESOURCES`, infinite where unknown.
+        time_us: Its time.
+    """
+    return (not incumbent, not deterministic, resources, time_us)
+
+
+def _preference(row: pd.Series[Any], incumbents: list[Point]) -> Preference:
+    resources = tuple(math.inf if pd.isna(row[name]) else int(row[name]) for name in RESOURCES)
+    incumbent = (row["family"], config_of(row)) in incumbents
+    return preference(incumbent, bool(row["safe"]), resources, float(row["cost_us"]))
 
 
 def config_of(row: pd.Series[Any]) -> KernelConfig:

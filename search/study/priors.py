@@ -16,10 +16,11 @@ from kernels.device import DeviceKey
 from kernels.dispatch import load_dispatcher
 from kernels.families.defaults import default_choice
 from kernels.problem import GemmShape
+from search.evaluation import Point
 from search.gfx950.machine import Machine
 from search.gfx950.model.families import Flags, estimate_calls, is_modelled, overflows
 from search.gfx950.model.timing_model import total_us
-from search.results.record import Point, point_of
+from search.results.record import point_of
 from search.study.points import LegalPoints, Points
 
 EACH = 3  # favourites of every family

@@ -20,8 +20,8 @@ import optuna
 from optuna.trial import TrialState
 
 from kernels.problem import GemmShape
-from search.evaluation import Candidate, Evaluation, Judge, Value
-from search.results.record import FINAL, RECORD, Point, point_of
+from search.evaluation import Candidate, Evaluation, Judge, Point, Value
+from search.results.record import FINAL, RECORD, point_of
 from search.study.points import Points, distributions, suggest
 from search.study.samplers import make_sampler
 

@@ -9,7 +9,7 @@ import pytest
 
 from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
-from search.device.selection import Finalist, choose_finalists, finalist, run_finals, select
+from search.device.selection import Finalist, choose_finalists, finalist, select
 from search.evaluation import Candidate
 
 SHAPE = GemmShape(16, 2112, 7168)
@@ -103,10 +103,9 @@ def test_two_sweeps_of_one_shape_agree_or_call_it_a_tie() -> None:
 
 
 def test_a_single_finalist_wins_without_margin_or_ranks() -> None:
-    chosen = run_finals([one(0, 20.0)], lambda candidates: noisy([20.0], 0.1))
-    assert chosen is not None
+    chosen = select([one(0, 20.0)], noisy([20.0], 0.1))
     assert (chosen.margin_us, chosen.confidence, chosen.rank_tau, chosen.tie) == (None, None, None, False)
-    assert run_finals([], lambda candidates: []) is None
+    assert choose_finalists([]) == []
 
 
 def test_rounds_of_another_width_are_refused() -> None:

@@ -223,6 +223,7 @@ def code_object_run_checked(
 
 
 def code_object_launch(code_object: CodeObject, operands: Operands, log2_k_split: int, out: Buffer) -> Launch:
+    """The launch of ``code_object`` on ``operands``, as AITER makes it."""
     shape = operands.shape
     packed = prebuilt_kernel(code_object, shape, log2_k_split)
     arguments: dict[str, Buffer | Array] = {

@@ -32,6 +32,8 @@ from search.device.telemetry import GpuState, driver_version, read_state
 from search.device.timing import Launch, TimingDevice
 
 KERNELS_KEPT = 200  # compiled variants of one kernel that stay in memory, up to 1 MB each
+# In what ROCr writes before it aborts the process. Source: ROCR-Runtime, runtime.cpp and amd_gpu_agent.cpp.
+FAULT_MARKS = ("Memory access fault", "HW Exception", "HSA_STATUS_ERROR")
 REASON_LENGTH = 300  # characters kept of a driver's message
 
 
@@ -224,6 +226,12 @@ def kernel_error(error: RuntimeError, gpu: Gpu) -> KernelError | None:
     if "PassManager" in text or "ptxas" in text.lower():
         return CompileError(text)
     return None
+
+
+def fault_line(errors: str) -> str | None:
+    """What a process that ended of its GPU's fault wrote of that: the last such line of its errors, or None."""
+    lines = [line.strip() for line in errors.splitlines() if any(mark in line for mark in FAULT_MARKS)]
+    return lines[-1][:REASON_LENGTH] if lines else None
 
 
 def one_line(error: BaseException) -> str:

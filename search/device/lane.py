@@ -14,7 +14,7 @@ from kernels.problem import GemmShape
 from search.device.measure import Answer, FinalTask, MeasureTask, StandBy, Task
 from search.device.timing import TimingProtocol
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, Value
-from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
+from search.workers.pool import WorkerDied, WorkerPool, WorkerStuckError, WorkerTimedOut
 
 FAULTS = ("crashed", "timed_out")  # outcomes after which the GPU's state is in doubt
 ORIGIN = ("device_name", "rocm_or_cuda", "driver", "protocol", "checked_on")  # the same for every task of a lane
@@ -197,6 +197,8 @@ class GpuLane:
             self._running, self._idle_since_s = None, now_s
             if isinstance(answer, Evaluation):
                 lost = self._learn(job, answer)
+                if not done.cancelled() and isinstance(done.exception(), WorkerStuckError):
+                    lost = GpuUnusableError(f"GPU {self.index}: {done.exception()}; see `dmesg`, it may need a reset")
                 answer = self._completed(job, answer)
         if isinstance(job.task, FinalTask) and isinstance(answer, Evaluation):
             answer = FinalsFailedError(f"{answer.outcome}: {answer.reason}")

@@ -17,6 +17,7 @@ from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.device.ahead import Compiled, compile_ahead, compile_only
 from search.device.finals import decide
+from search.device.gpu import fault_line
 from search.device.lane import GpuLane, Job, TaskLimits
 from search.device.measure import Answer, FinalTask, MeasureTask, Task, baseline, run_task
 from search.device.product import Product, protocol_on
@@ -189,7 +190,7 @@ class DeviceEvaluator(Evaluator):
 
 def _worker(index: int) -> WorkerPool[Task, Answer]:
     """One disposable process that sees GPU ``index`` only; it starts with its first task."""
-    return WorkerPool(run_task, 1, partial(see_only, index))
+    return WorkerPool(run_task, 1, partial(see_only, index), fault_line=fault_line)
 
 
 def _compilation(done: Future[Compilation]) -> Compilation | BaseException:

@@ -6,8 +6,10 @@ import gc
 import multiprocessing
 import os
 import pickle
+import resource
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -15,6 +17,7 @@ from contextlib import nullcontext, suppress
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
@@ -24,8 +27,13 @@ from search.workers.allocator import fast_malloc
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
+FaultLine = Callable[[str], "str | None"]  # a process's error stream to its telling line
 STARTING: Final = threading.Lock()  # held while the environment is that of the process to fork from
 SINGLE_THREADED: Final = {"OPENBLAS_NUM_THREADS": "1"}  # a process with threads cannot be forked safely
+KILL_TIMEOUT_S = 30.0  # a driver that resets a hung GPU takes about 10
+# Without it ROCr writes what a faulting process has mapped of the GPU, gigabytes, wherever the core limit allows, and
+# may hang in that. Source: ROCR-Runtime, amd_core_dump.cpp and runtime.cpp.
+NO_GPU_CORE: Final = "HSA_DISABLE_COREDUMP_ON_EXCEPTION"
 START_TIMEOUT_S = 120.0  # importing torch and Triton on a loaded machine
 SIGNALS: Final = {number.value: number.name for number in signal.Signals}
 UNSEEN = 255  # exit code of a forked process where the one it was forked from ended before it (popen_forkserver.py)
@@ -41,6 +49,10 @@ class WorkerTimedOut(Exception):
     """The task exceeded its time limit; its worker was killed."""
 
 
+class WorkerStuckError(WorkerTimedOut):
+    """The worker's process was killed and does not end: its GPU's driver holds it. It is left alone."""
+
+
 class WorkerPool(Generic[Task, Answer]):
     """``count`` spawned processes that each run one task at a time.
 
@@ -48,6 +60,8 @@ class WorkerPool(Generic[Task, Answer]):
         function: Runs in the workers: task to answer; picklable. What it raises reaches the task's future.
         count: Processes. They start with their first task.
         initialize: Runs once in each new process before its first task; picklable.
+        fault_line: Finds in what a process wrote to its error stream the line that says why it ended; the stream then
+            goes to a file, and what is not such a line to this process's error stream once the process has ended.
         fork: Fork the processes from one that has imported what they need, instead of having each import it; not for
             processes that use a GPU. They also get the faster ``malloc`` of :mod:`search.workers.allocator`.
     """
@@ -59,12 +73,14 @@ class WorkerPool(Generic[Task, Answer]):
         initialize: Callable[[], None] | None = None,
         *,
         fork: bool = False,
+        fault_line: FaultLine | None = None,
     ) -> None:
         if count < 1:
             raise ValueError(f"count = {count} must be at least 1")
         self._function = function
         self._initialize = initialize
         self._fork = fork
+        self._fault_line = fault_line
         self._queue: SimpleQueue[tuple[Task, float, Future[Answer]] | threading.Barrier | None] = SimpleQueue()
         self._closed = threading.Event()
         self._closing = threading.Lock()
@@ -99,7 +115,7 @@ class WorkerPool(Generic[Task, Answer]):
             thread.join()
 
     def _new_worker(self) -> _Worker:
-        return _Worker(self._function, self._initialize, fork=self._fork)
+        return _Worker(self._function, self._initialize, fork=self._fork, fault_line=self._fault_line)
 
     def _serve(self) -> None:
         """Thread: feed one worker process, replacing it when it is gone."""
@@ -124,7 +140,7 @@ class WorkerPool(Generic[Task, Answer]):
                 raised, answer = error, None
             except NOT_PICKLABLE as error:
                 if worker is not None:
-                    worker.stop()
+                    _stop(worker)
                 raised, answer = error, None
             if raised is None:
                 future.set_result(answer)
@@ -132,7 +148,13 @@ class WorkerPool(Generic[Task, Answer]):
                 worker = None  # it has ended
                 future.set_exception(raised)
         if worker is not None:
-            worker.stop()
+            _stop(worker)
+
+
+def _stop(worker: _Worker) -> None:
+    """Kill it; one that does not end is left alone."""
+    with suppress(WorkerStuckError):
+        worker.stop()
 
 
 def _context(function: Callable[[Any], Any], *, fork: bool) -> ForkServerContext | SpawnContext:
@@ -170,8 +192,17 @@ class _Worker:
         InputError: No process can be started.
     """
 
-    def __init__(self, function: Callable[[Any], Any], initialize: Callable[[], None] | None, *, fork: bool) -> None:
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        initialize: Callable[[], None] | None,
+        *,
+        fork: bool,
+        fault_line: FaultLine | None = None,
+    ) -> None:
         self._started = False
+        self._fault_line = fault_line
+        self._errors = tempfile.TemporaryFile() if fault_line is not None else None  # noqa: SIM115 - open as long as it
         try:
             try:
                 self._start(function, initialize, fork=fork)
@@ -187,7 +218,9 @@ class _Worker:
         self._pipe, theirs = context.Pipe()
         with STARTING:
             environment = dict(os.environ)
-        self._process = context.Process(target=_work, args=(theirs, function, initialize, environment), daemon=True)
+        errors = None if self._errors is None else f"/proc/{os.getpid()}/fd/{self._errors.fileno()}"
+        arguments = (theirs, function, initialize, environment, errors)
+        self._process = context.Process(target=_work, args=arguments, daemon=True)
         # One that forks has its environment already, and may take seconds to answer.
         with nullcontext() if isinstance(context, ForkServerContext) else STARTING:
             self._process.start()
@@ -211,7 +244,11 @@ class _Worker:
         try:
             self._wait_until_ready(closed)
             self._pipe.send(task)
-            return self._receive(timeout_s, closed)
+            raised, answer = self._receive(timeout_s, closed)
+            if raised is not None and self._errors is not None:
+                self._process.join(5)  # its traceback comes behind its answer
+                self._said()
+            return raised, answer
         except (EOFError, ConnectionError) as error:
             raise WorkerDied(self._how_it_ended()) from error
 
@@ -226,24 +263,49 @@ class _Worker:
         self.stop()
         if closed.is_set():
             raise WorkerDied("the pool was closed")
-        raise WorkerTimedOut(f"no answer within {timeout_s:.0f} s")
+        raise WorkerTimedOut(f"no answer within {timeout_s:.0f} s{self._said()}")
 
     def _how_it_ended(self) -> str:
         self._process.join(5)
-        code = self._process.exitcode
+        code, said = self._process.exitcode, self._said()
         if code == UNSEEN:
             return UNSEEN_END
         if code is not None and code < 0:
-            return f"the worker was killed by {SIGNALS.get(-code, f'signal {-code}')}"
-        return f"the worker exited with code {code}"
+            return f"the worker was killed by {SIGNALS.get(-code, f'signal {-code}')}{said}"
+        return f"the worker exited with code {code}{said}"
+
+    def _said(self) -> str:
+        """Why the process ended, in its own words; what else it wrote goes to this process's error stream."""
+        if self._errors is None or self._fault_line is None:
+            return ""
+        self._errors.seek(0)
+        text = self._errors.read().decode(errors="replace")
+        self._errors.close()
+        line = self._fault_line(text)
+        if line is None:
+            sys.stderr.write(text)
+        return "" if line is None else f": {line}"
 
     def stop(self) -> None:
+        """Kill the process.
+
+        Raises:
+            WorkerStuckError: It does not end.
+        """
         if self._process.pid is not None:
             _kill_group(self._process.pid)
         self._process.kill()
-        self._process.join()
+        self._process.join(KILL_TIMEOUT_S)
         self._pipe.close()
+        if self._process.is_alive():
+            _forget(self._process)
+            raise WorkerStuckError(f"the worker does not end although it was killed {KILL_TIMEOUT_S:.0f} s ago")
         self._process.close()  # it sees that, if it lives on because the process that forked it is gone
+
+
+def _forget(process: BaseProcess) -> None:
+    """Do not wait for ``process`` when Python ends; nothing public of multiprocessing says so."""
+    vars(multiprocessing.process)["_children"].discard(process)
 
 
 def _kill_group(leader: int) -> None:
@@ -257,11 +319,15 @@ def _work(
     function: Callable[[Any], Any],
     initialize: Callable[[], None] | None,
     environment: Mapping[str, str],
+    errors: str | None,
 ) -> None:
-    """Main function of a worker process."""
+    """Main function of a worker process; its error stream goes to the file ``errors``, if one is given."""
     os.setpgid(0, 0)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # a terminal may stop who writes to it from the background
     _set_environment(environment)
+    _leave_no_core()
+    if errors is not None:
+        os.dup2(os.open(errors, os.O_WRONLY | os.O_APPEND), 2)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     if initialize is not None:
@@ -282,6 +348,12 @@ def _work(
             pipe.send((error, None))
             raise  # the traceback goes to the error stream, and a new process takes over
         pipe.send((None, answer))
+
+
+def _leave_no_core() -> None:
+    """A candidate that aborts is one of thousands, and its core dump of gigabytes nobody's reading."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    os.environ.setdefault(NO_GPU_CORE, "1")
 
 
 def _set_environment(environment: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ from search.device.lane import GpuLane, GpuUnusableError, Job, TaskLimits
 from search.device.measure import FinalTask, MeasureTask, StandBy
 from search.device.timing import COLD
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, FinalTimes
-from search.workers.pool import WorkerDied, WorkerTimedOut
+from search.workers.pool import WorkerDied, WorkerStuckError, WorkerTimedOut
 
 SHAPE = GemmShape(16, 2112, 7168)
 BASELINE = Candidate(SHAPE, "fused", TileConfig(BLOCK_M=32, quantizer="software"))
@@ -307,3 +307,13 @@ def test_a_library_may_build_itself_at_its_first_call_only() -> None:
         lane.put(Job(MeasureTask(Candidate(SHAPE, "aiter", AiterConfig()), COLD), Future()))
     pool.run()
     assert pool.limits_s == [600, 900, 60]
+
+
+def test_a_gpu_whose_worker_does_not_end_is_given_up_at_once() -> None:
+    lane, pool = lane_of(faulty(WorkerStuckError("the worker does not end although it was killed 30 s ago")))
+    lane.put_baseline(BASELINE)
+    answers = [put(lane, number) for number in (1, 2, 3)]
+    pool.run()
+    assert answers[1].result(timeout=1).outcome == "timed_out"
+    with pytest.raises(GpuUnusableError, match="GPU 3: the worker does not end"):
+        answers[2].result(timeout=1)

@@ -6,11 +6,12 @@ import gc
 import multiprocessing
 import os
 import pickle
+import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +19,15 @@ from typing import Any
 import pytest
 
 from kernels.errors import InputError
-from search.workers.pool import STARTING, UNSEEN_END, WorkerDied, WorkerPool, WorkerTimedOut
+from search.workers.pool import (
+    NO_GPU_CORE,
+    STARTING,
+    UNSEEN_END,
+    WorkerDied,
+    WorkerPool,
+    WorkerStuckError,
+    WorkerTimedOut,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -37,6 +46,13 @@ ERRORS = {
 }
 
 
+FACTS: dict[str, Callable[[], int]] = {
+    "frozen": gc.get_freeze_count,
+    "core limit": lambda: resource.getrlimit(resource.RLIMIT_CORE)[0],
+    "parent": os.getppid,
+}
+
+
 def act(task: str) -> str:
     """What a worker does: the task names a way to behave."""
     if task.startswith("/"):
@@ -50,10 +66,11 @@ def act(task: str) -> str:
         os._exit(3)
     if task == "hang":
         time.sleep(600)
-    if task == "frozen":
-        return str(gc.get_freeze_count())
-    if task == "parent":
-        return str(os.getppid())
+    if task == "fault":
+        print("loading\nMemory access fault by GPU node-2 on address 0x7f00. Reason: unknown.\nbye", file=sys.stderr)
+        os.abort()
+    if task in FACTS:
+        return str(FACTS[task]())
     if task in os.environ:
         return os.environ[task]
     return f"{task} by {os.getpid()}"
@@ -377,3 +394,50 @@ def test_no_worker_outlives_a_killed_parent(tmp_path: Path, fork: bool) -> None:
     parent.wait()
     parent.stdout.close()
     assert gone(worker)
+
+
+def test_a_worker_that_faults_leaves_no_core_of_the_host_or_of_its_gpu(
+    pool: WorkerPool[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(NO_GPU_CORE, raising=False)
+    assert resource.getrlimit(resource.RLIMIT_CORE)[1] != 0, "this machine allows no cores: nothing is shown"
+    assert pool.submit("core limit", timeout_s=60).result().partition(" by ")[0] == "0"
+    assert pool.submit(NO_GPU_CORE, timeout_s=60).result() == "1"
+
+
+def test_a_user_who_asks_for_gpu_cores_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NO_GPU_CORE, "0")
+    own = WorkerPool(act, count=1)
+    assert own.submit(NO_GPU_CORE, timeout_s=60).result() == "0"
+    own.close()
+
+
+def memory_fault(text: str) -> str | None:
+    return next((line for line in text.splitlines() if line.startswith("Memory access fault")), None)
+
+
+def test_the_line_that_tells_of_a_fault_is_the_reason_and_stays_off_the_terminal(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    own = WorkerPool(act, count=1, fault_line=memory_fault)
+    with pytest.raises(WorkerDied, match="SIGABRT: Memory access fault by GPU node-2 on address 0x7f00"):
+        own.submit("fault", timeout_s=60).result()
+    assert capfd.readouterr().err == ""
+    with pytest.raises(ZeroDivisionError):
+        own.submit("bug", timeout_s=60).result()
+    own.close()
+    assert "ZeroDivisionError: a bug in the evaluator" in capfd.readouterr().err
+
+
+def test_a_process_that_does_not_die_of_being_killed_is_left_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = WorkerPool(act, count=1)
+    pid = int(own.submit("work", timeout_s=60).result().rpartition(" ")[2])
+    with monkeypatch.context() as held:  # as the driver holds it whose GPU hangs
+        held.setattr("search.workers.pool.KILL_TIMEOUT_S", 0.1)
+        held.setattr("search.workers.pool._kill_group", lambda leader: None)
+        held.setattr("multiprocessing.process.BaseProcess.kill", lambda process: None)
+        with pytest.raises(WorkerStuckError, match="does not end although it was killed"):
+            own.submit("hang", timeout_s=0.2).result(timeout=30)
+    assert pid not in {child.pid for child in multiprocessing.active_children()}  # Python's end does not wait for it
+    os.kill(pid, signal.SIGKILL)
+    own.close()

@@ -49,6 +49,10 @@ class GraphBackend(Protocol):
     def stream(self, index: int) -> int:
         """Handle of the caller's current stream."""
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether a graph may run something else than was captured, so that its first replay is compared."""
+
     def capture(self, launch: Callable[[], None], index: int) -> Callable[[], None]:
         """Capture what ``launch`` launches, without running it; the result replays it on the current stream.
 
@@ -75,6 +79,11 @@ class CudaGraphs:
         """Handle of the caller's current stream, as Triton asks for it: ten times cheaper than a Stream object."""
         handle: int = driver.active.get_current_stream(index)
         return handle
+
+    @property
+    def doubtful(self) -> bool:
+        """HIP's are: ROCm 7.2 corrupts them in some processes (https://github.com/ROCm/clr/issues/279)."""
+        return torch.version.hip is not None
 
     def capture(self, launch: Callable[[], None], index: int) -> Callable[[], None]:
         """Capture on a stream of its own; other threads may go on launching and allocating meanwhile.
@@ -116,6 +125,22 @@ class _Captured:
     replay: Callable[[], None]
     workspace: Workspace | None
     used: int = 0
+
+
+def _compare(replay: Callable[[], None], launch: Callable[[], None], out: torch.Tensor) -> None:
+    """Compare what a replay writes into ``out`` with what a plain launch writes.
+
+    Sums in another order are granted 1/64 of the largest value: it is stale addresses that this looks for.
+
+    Raises:
+        CaptureError: They differ.
+    """
+    launch()
+    expected = out.clone()
+    out.fill_(torch.nan)
+    replay()
+    if not torch.allclose(out, expected, rtol=0.0, atol=float(expected.abs().max()) / 64):
+        raise CaptureError("a replay differs from a plain launch")
 
 
 Key = tuple[int, ...]  # M, row stride of A, the stream's handle, the four addresses
@@ -177,14 +202,14 @@ class GraphCache:
         mine = self._by_weight.get(weight)
         captured = None if mine is None else mine.graphs.get(key)
         if captured is None:
-            captured = self._seen_again(plan, weight, key)
+            captured = self._seen_again(plan, weight, key, seen.out)
         if captured is None:
             return False
         captured.used = next(self._clock)
         captured.replay()
         return True
 
-    def _seen_again(self, plan: Plan, weight: PackedWeight, key: Key) -> _Captured | None:
+    def _seen_again(self, plan: Plan, weight: PackedWeight, key: Key, out: torch.Tensor) -> _Captured | None:
         """The graph for ``key``, captured now if a recent call had it; None where it is new or was refused."""
         with self._lock:
             mine = self._by_weight.setdefault(weight, _OfWeight())
@@ -195,7 +220,7 @@ class GraphCache:
                 mine.recent.append(key)
                 return None
             try:
-                captured = mine.graphs[key] = self._capture(plan, weight, key)
+                captured = mine.graphs[key] = self._capture(plan, weight, key, out)
             except CaptureError as error:
                 mine.refused.add(key[0])
                 shape = f"{key[0]}x{weight.N}x{weight.K}"
@@ -205,11 +230,14 @@ class GraphCache:
             self._evict()
             return captured
 
-    def _capture(self, plan: Plan, weight: PackedWeight, key: Key) -> _Captured:
-        index, (_, _, stream, a, data, scale, out) = weight.data.get_device(), key
+    def _capture(self, plan: Plan, weight: PackedWeight, key: Key, out: torch.Tensor) -> _Captured:
+        index, (_, _, stream, a, data, scale, address) = weight.data.get_device(), key
         workspace = self._workspace(weight, index, stream, plan.workspace_bytes)
-        addresses = (a, data, scale, out, 0 if workspace is None else workspace.memory.data_ptr())
-        return _Captured(self.backend.capture(lambda: plan.run(addresses), index), workspace)
+        addresses = (a, data, scale, address, 0 if workspace is None else workspace.memory.data_ptr())
+        replay = self.backend.capture(lambda: plan.run(addresses), index)
+        if self.backend.doubtful:
+            _compare(replay, lambda: plan.run(addresses), out)
+        return _Captured(replay, workspace)
 
     def _workspace(self, weight: PackedWeight, index: int, stream: int, size: int) -> Workspace | None:
         if not size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -16,7 +17,8 @@ from kernels.mxfp4.reference import ErrorReport, mxfp4_gemm_reference
 from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import BLOCK, GemmShape
 from kernels.runtime.runner import allocate
-from search.device.gpu import Gpu
+from search.device.gpu import Gpu, ReplayDiffersError
+from search.device.timing import Launch
 from search.evaluation import Value
 from search.gate.tolerance import bf16_sum_bound, judge_result
 
@@ -152,3 +154,35 @@ def copies_of(operands: Tensors, shape: GemmShape, count: int) -> list[Tensors]:
     first = operands["a"]
     out = first.new_empty((count, shape.M, shape.N))
     return [{name: tensor.clone() for name, tensor in operands.items()} | {"out": out[i]} for i in range(count)]
+
+
+def outputs_of(sets: Sequence[Tensors]) -> torch.Tensor:
+    """The outputs of ``sets`` from :func:`copies_of`, which lie behind one another, as one tensor [sets, M, N]."""
+    first = sets[0]["out"]
+    M, N = first.shape
+    return first.as_strided((len(sets), M, N), (M * N, N, 1))
+
+
+def check_replay(graph: Any, launch: Launch, outputs: torch.Tensor, gpu: Gpu, *, exact: bool) -> None:
+    """Compare what ``graph`` writes with what a plain launch writes.
+
+    Args:
+        graph: Its launches write every one of ``outputs``, from equal operands.
+        launch: Writes the first of ``outputs``, and was checked.
+        outputs: [sets, M, N].
+        gpu: Where they run.
+        exact: Whether every run gives the same bits; else sums in another order are granted 1/64 of the largest value.
+
+    Raises:
+        ReplayDiffersError: They differ.
+    """
+    launch()
+    gpu.synchronize()
+    expected = outputs[0].clone()
+    outputs.fill_(torch.nan)
+    gpu.replay(graph)
+    slack = 0.0 if exact else float(expected.abs().max()) / 64
+    wrong = ~torch.isclose(outputs, expected, rtol=0.0, atol=slack).flatten(1).all(1)
+    if wrong.any():
+        count = f"{int(wrong.sum())} of {len(wrong)} outputs"
+        raise ReplayDiffersError(f"a replay differs from the launches that it was captured from, in {count}")

@@ -43,6 +43,14 @@ class GpuFaultError(KernelError):
     outcome = "crashed"
 
 
+class ReplayDiffersError(GpuFaultError):
+    """A captured graph did not compute what its launches compute: this process's graphs are not to be trusted.
+
+    ROCm 7.2.0 to 7.2.3 corrupt the graphs of some processes, 7.2.4 was seen to read stale memory. Source:
+    https://github.com/ROCm/clr/issues/279, https://github.com/ROCm/hip/issues/3902.
+    """
+
+
 @dataclass(frozen=True)
 class Loaded:
     """What one kernel needs, as the driver reports it once its code is loaded.
@@ -161,6 +169,11 @@ class TorchGpu:
             for one in launches:
                 one()
         return graph
+
+    def replay(self, graph: Any) -> None:
+        """Run ``graph`` once, and wait for it."""
+        graph.replay()
+        self.synchronize()
 
     def replay_us(self, graph: Any, count: int) -> list[float]:
         """Device time of each of ``count`` replays, behind one that is not timed and hides the submission."""

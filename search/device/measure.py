@@ -20,8 +20,10 @@ from search.device.check import (
     CheckedInput,
     Tensors,
     check,
+    check_replay,
     checked_input,
     copies_of,
+    outputs_of,
     set_bytes,
     working_tensors,
 )
@@ -147,7 +149,8 @@ def _judge(task: MeasureTask, gpu: Gpu, facts: dict[str, Value]) -> Timing:
     facts["deterministic"] = checked and FAMILIES[candidate.family].is_deterministic(candidate.config)
     key = gpu.origin().device
     facts["roofline_us"] = roofline_us(shape, key)
-    timing = time_program(program, shape, gpu, task.protocol, working=working, best_us=task.best_us)
+    exact = bool(facts["deterministic"])
+    timing = time_program(program, shape, gpu, task.protocol, working=working, best_us=task.best_us, exact=exact)
     check_floor(timing, floor_us(shape, key, cold=task.protocol.cold))
     return timing
 
@@ -167,22 +170,48 @@ def rotation_of(shape: GemmShape, gpu: Gpu, protocol: TimingProtocol) -> tuple[T
 
 
 def time_program(
-    program: Program, shape: GemmShape, gpu: Gpu, protocol: TimingProtocol, *, working: Tensors, best_us: float | None
+    program: Program,
+    shape: GemmShape,
+    gpu: Gpu,
+    protocol: TimingProtocol,
+    *,
+    working: Tensors,
+    best_us: float | None,
+    exact: bool,
 ) -> Timing:
-    """Time of ``program``, which has run before; its workspaces are those of ``working``."""
+    """Time of ``program``, which has run before; its workspaces are those of ``working``.
+
+    Raises:
+        ReplayDiffersError: What is timed is not what was checked; ``exact`` as in :func:`check_replay`.
+    """
     sets = rotation_of(shape, gpu, protocol)
     shared = {name: tensor for name, tensor in working.items() if name != "out"}
     launches = [partial(gpu.launch, program, one | shared) for one in sets]
-    return time_launches(launches, set_bytes(sets[0]), gpu, protocol, best_us=best_us)
+    graph = captured(launches, sets, gpu, protocol, exact=exact)
+    return time_graph(graph, launches, set_bytes(sets[0]), gpu, protocol, best_us=best_us)
 
 
-def time_launches(
-    launches: Sequence[Launch], one_set_bytes: int, gpu: Gpu, protocol: TimingProtocol, *, best_us: float | None = None
+def captured(
+    launches: Sequence[Launch], sets: Sequence[Tensors], gpu: Gpu, protocol: TimingProtocol, *, exact: bool
+) -> Any:
+    """A graph of one sample of ``launches``, one a set, whose replay was compared with a plain launch."""
+    graph = gpu.capture(repeated(launches, protocol.launches_per_sample(set_bytes(sets[0]), len(sets))))
+    check_replay(graph, launches[0], outputs_of(sets), gpu, exact=exact)
+    return graph
+
+
+def time_graph(
+    graph: Any,
+    launches: Sequence[Launch],
+    one_set_bytes: int,
+    gpu: Gpu,
+    protocol: TimingProtocol,
+    *,
+    best_us: float | None,
 ) -> Timing:
-    """Time of one of ``launches``, which go round sets of ``one_set_bytes`` each."""
+    """Time of one of ``launches``, of which ``graph`` holds a sample."""
     host_us = host_launch_us(gpu, launches[0])
     count = protocol.launches_per_sample(one_set_bytes, len(launches))
-    graph = gpu.capture(repeated(launches, count))
     timing = sample_until_sure(partial(gpu.replay_us, graph), protocol, count, best_us=best_us)
     rotated = one_set_bytes * len(launches) if protocol.cold else 0
     return replace(timing, rotated_bytes=rotated, host_launch_us=host_us)
@@ -192,7 +221,7 @@ def measure_finals(task: FinalTask, gpu: Gpu) -> FinalTimes:
     """Sample every candidate once a round, in random order.
 
     Raises:
-        GpuFaultError: The context is broken.
+        GpuFaultError: The context is broken, or a replay differs from its launches.
         BrokenMeasurementError: A time that cannot be.
     """
     shape = task.candidates[0].shape
@@ -201,7 +230,12 @@ def measure_finals(task: FinalTask, gpu: Gpu) -> FinalTimes:
     if task.dispatched:
         contenders.append(dispatcher_launch(task.candidates[0], sets, gpu.origin().device))
     count = task.protocol.launches_per_sample(set_bytes(sets[0]), len(sets))
-    return side_by_side([repeated(launches, count) for launches in contenders], gpu, task.rounds, task.seed)
+    graphs = []
+    for launches in contenders:
+        launches[0]()  # loads what is not loaded, which a capture must not
+        gpu.synchronize()
+        graphs.append((captured(launches, sets, gpu, task.protocol, exact=False), count))
+    return _rounds(graphs, gpu, task.rounds, task.seed)
 
 
 def repeated(launches: Sequence[Launch], count: int) -> list[Launch]:
@@ -226,6 +260,10 @@ def side_by_side(contenders: Sequence[Sequence[Launch]], gpu: Gpu, rounds: int, 
         launches[0]()
         gpu.synchronize()
         graphs.append((gpu.capture(launches), len(launches)))
+    return _rounds(graphs, gpu, rounds, seed)
+
+
+def _rounds(graphs: Sequence[tuple[Any, int]], gpu: Gpu, rounds: int, seed: int) -> FinalTimes:
     order = random.Random(seed)
     return FinalTimes(tuple(_round(graphs, gpu, order) for _ in range(rounds)))
 

@@ -45,6 +45,10 @@ class TimingDevice(Protocol):
         """A graph that runs ``launches`` in order."""
         ...
 
+    def replay(self, graph: Any) -> None:
+        """Run ``graph`` once, and wait for it."""
+        ...
+
     def replay_us(self, graph: Any, count: int) -> list[float]:
         """Device time of each of ``count`` replays, in microseconds."""
         ...

@@ -26,6 +26,8 @@ class Backend:
     refuses: bool = False
     captures: int = 0
     replays: int = 0
+    doubtful: bool = False
+    corrupts: bool = False  # replays do nothing, as those that write to a stale address
 
     def available(self, index: int) -> bool:
         return self.usable
@@ -40,7 +42,8 @@ class Backend:
 
         def replay() -> None:
             self.replays += 1
-            launch()
+            if not self.corrupts:
+                launch()
 
         return replay
 
@@ -220,3 +223,33 @@ def test_threads_that_share_weights_replay_their_own_tensors() -> None:
 
 def test_the_gpus_graphs_are_not_available_on_the_cpu() -> None:
     assert not CudaGraphs().available(-1)
+
+
+def every_element(a: int, data: int, scale: int, out: int, workspace: int) -> None:
+    """In place of a product: every element of C is the first of A."""
+    (ctypes.c_float * 128).from_address(out)[:] = [ctypes.c_float.from_address(a).value] * 128
+
+
+FULL = Plan((Launch(every_element, [0] * 5, tuple((i, i, 0) for i in range(5))),), 0)
+
+
+@pytest.mark.parametrize("corrupts, served", [(False, [None, 2.0, 3.0]), (True, [None, None, None])])
+def test_where_graphs_are_doubtful_one_that_differs_from_its_launches_never_serves(
+    corrupts: bool, served: list[float | None], caplog: pytest.LogCaptureFixture
+) -> None:
+    backend, buffers, first = Backend(doubtful=True, corrupts=corrupts), Buffers.new(), weight(10)
+    cache = GraphCache(backend)
+    found = []
+    for value in (1.0, 2.0, 3.0):
+        seen = Operands(buffers.a.fill_(value), buffers.out, 2, 64, buffers.out)
+        pointers = (buffers.a.data_ptr(), first.data.data_ptr(), first.scale.data_ptr(), buffers.out.data_ptr())
+        found.append(float(buffers.out[1, 63]) if cache.run(FULL, first, seen, pointers, -1) else None)
+    assert found == served
+    assert backend.captures == 1
+    assert ("a replay differs from a plain launch" in caplog.text) is corrupts
+
+
+def test_the_graphs_of_hip_are_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not CudaGraphs().doubtful
+    monkeypatch.setattr(torch.version, "hip", "7.2.26015")
+    assert CudaGraphs().doubtful

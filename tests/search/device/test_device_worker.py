@@ -10,7 +10,7 @@ from kernels.errors import ResourceLimitError
 from kernels.families.fused import SplitKAtomicConfig, TileConfig
 from kernels.problem import GemmShape
 from search.device.gpu import GpuFaultError
-from search.device.measure import FinalTask, MeasureTask, measure, work
+from search.device.measure import FinalTask, MeasureTask, Task, measure, work
 from search.device.timing import COLD, WARM, BrokenMeasurementError
 from search.evaluation import Candidate, Evaluation, FinalTimes
 
@@ -133,3 +133,11 @@ def test_finals_time_every_candidate_once_a_round() -> None:
 def test_finals_refuse_a_time_that_cannot_be() -> None:
     with pytest.raises(BrokenMeasurementError):
         work(FinalTask((CANDIDATE,), WARM, rounds=2), FakeGpu(kernel_us=0.0))
+
+
+@pytest.mark.parametrize("task", [MeasureTask(CANDIDATE, COLD), FinalTask((CANDIDATE,), COLD, rounds=1)])
+def test_a_graph_that_replays_stale_arguments_is_never_timed_and_its_process_ends(task: Task) -> None:
+    gpu = FakeGpu(stale_replays=True)
+    with pytest.raises(GpuFaultError, match=r"a replay differs .* in \d+ of \d+ outputs"):
+        work(task, gpu)
+    assert gpu.replayed == 0

@@ -1,0 +1,52 @@
+"""A candidate's whole way on a ROCm: Triton's HIP driver, launcher, check, timing; the machine is tests/support's."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from simulated_rocm.machine import MachineSpec, environment
+
+from search.device.gpu import fault_line
+
+ROOT = Path(__file__).resolve().parents[3]
+MEASURE = """
+from dataclasses import replace
+from kernels.device import GFX950
+from kernels.problem import GemmShape
+from search.device.measure import MeasureTask, baseline, measure, this_gpu
+from search.device.timing import COLD
+task = MeasureTask(baseline(GemmShape(16, 256, 512), GFX950), replace(COLD, rotation=0.004))
+done = measure(task, this_gpu())
+print(done.outcome, done.facts["protocol"], done.facts["rocm_or_cuda"], done.facts["device_name"], sep="|")
+"""
+pytestmark = pytest.mark.skipif(
+    None in map(shutil.which, ("cc", "llvm-objdump", "llvm-readelf")), reason="no C compiler or LLVM"
+)
+
+
+def measured(spec: MachineSpec) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", MEASURE], cwd=ROOT, env=environment(spec), capture_output=True, text=True, check=False
+    )
+
+
+def test_a_candidate_is_loaded_launched_checked_and_timed_by_the_code_that_a_gpu_gets() -> None:
+    done = measured(MachineSpec(hip="7.2.26015", runtime=70_226_020))
+    assert done.stdout.splitlines()[-1:] == [
+        "ok|cold-graph-v1[rotation=0.004]|rocm 7.2.26015, runtime 7.2.26020|AMD Radeon Graphics at 0000:75:00.0"
+    ], done.stderr
+
+
+def test_a_rocm_that_corrupts_replays_is_found_out() -> None:
+    done = measured(MachineSpec(stale_replays=True))
+    assert "ReplayDiffersError: a replay differs from the launches that it was captured from" in done.stderr
+
+
+def test_a_memory_fault_ends_the_process_with_a_line_that_is_recognised() -> None:
+    done = measured(MachineSpec(faults={"fused": "fault"}))
+    assert done.returncode == -6
+    assert (fault_line(done.stderr) or "").startswith("Memory access fault by GPU node-2")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -15,6 +16,9 @@ from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.wording import counted, first_of
 from search.terminal import one_line_errors
+
+if TYPE_CHECKING:
+    from search.space.shapes import ShapeSet
 
 EXIT_UNRESOLVED = 1  # some shapes have no winner
 EXIT_INTERRUPTED = 130  # by Ctrl-C, as shells have it: 128 and the number of SIGINT
@@ -36,7 +40,7 @@ app = typer.Typer(
     cls=InputErrorGroup,
     help="Search, tune and inspect MXFP4 GEMM kernels for gfx950 (MI350X, MI355X).",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -57,6 +61,25 @@ class Backend(str, Enum):
     interpreter = "interpreter"
     simulator = "simulator"
     device = "device"
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        from kernels.configs import DISTRIBUTION
+
+        typer.echo(f"{DISTRIBUTION} {version(DISTRIBUTION)}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Search, tune and inspect MXFP4 GEMM kernels for gfx950 (MI350X, MI355X)."""
 
 
 @app.command()
@@ -80,12 +103,16 @@ def sweep(
     """Search the best kernel and configuration for each shape; the same command resumes."""
     from search.commands.sweep import SweepRequest, run_sweep
     from search.report.closing import print_closing
+    from search.report.gain import gain_lines
     from search.report.progress import TerminalReporter
     from search.results import load
+    from search.space.shapes import load_shapes
     from search.terminal import output_console
 
+    sets = [load_shapes(file) for file in shapes_file or []]
     request = SweepRequest(
-        shapes=_shapes(shapes or [], shapes_file or []), target=target, families=_names(families, "--families"),
+        shapes=_shapes(shapes or [], sets), weights=_weights(sets), target=target,
+        families=_names(families, "--families"),
         trials=trials, time_budget_s=time_budget, sampler=sampler, results=results, storage=storage, jobs=jobs,
         seed=seed, fresh=fresh, warm=warm,
     )  # fmt: skip
@@ -94,7 +121,7 @@ def sweep(
         done = run_sweep(request, reporter)
     frame = load(storage or results)
     rows = frame[frame["study"].isin(list(done.studies.values()))]
-    summaries = print_closing(rows, console, interrupted=done.interrupted)
+    summaries = print_closing(rows, console, interrupted=done.interrupted, gains=gain_lines(rows, sets))
     if done.left:
         console.print(_left_line(len(request.shapes), len(done.left)), soft_wrap=True)
     resolved = {summary.shape for summary in summaries if summary.winner is not None}
@@ -172,9 +199,11 @@ def inspect(
 ) -> None:
     """Show the results: a summary of each shape, or the rows and columns that the options choose."""
     from search.report.closing import overview, print_closing, print_rows
+    from search.report.gain import gain_lines
     from search.report.view import View, select, to_json
     from search.results import load, save
     from search.results.published import LEFT_OUT
+    from search.space.shapes import shipped_sets
     from search.terminal import output_console
 
     console = output_console()
@@ -196,11 +225,40 @@ def inspect(
     if view == View() and not timed and not (to or plot):
         print_rows(overview(frame), console)  # published configurations without a time have no winner
     elif view == View() and not (to or plot):
-        print_closing(frame, console)
+        print_closing(frame, console, gains=gain_lines(frame, shipped_sets()))
     elif view != View():
         print_rows(rows if view.columns is not None else overview(rows), console)
     for path in ([to] if to else []) + paths:
         console.print(f"wrote {path}", soft_wrap=True)
+
+
+shapes_app = typer.Typer(help="Shapes files.", no_args_is_help=True)
+app.add_typer(shapes_app, name="shapes")
+
+
+@shapes_app.callback()
+def shapes_options() -> None:
+    """Shapes files: what a model runs."""
+
+
+@shapes_app.command("from-config")
+def from_config(
+    config: Annotated[Path, typer.Argument(metavar="FILE", help="A Hugging Face config.json.")],
+    tp: Annotated[str, typer.Option(metavar="A,B,…", help="Tensor-parallel ranks of the deployments.")] = "1",
+    name: Annotated[str | None, typer.Option(help="Of the model; default: the name of the folder.")] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write; default: print it.")] = None,
+) -> None:
+    """Derive a shapes file from the config.json of a model."""
+    from kernels.disk import write_atomically
+    from search.space.model_config import load_config, parse_ranks, shapes_text
+
+    ranks = parse_ranks(_names(tp, "--tp") or ())
+    text = shapes_text(load_config(config), ranks, name or config.resolve().parent.name)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    write_atomically(output, text.encode())
+    typer.echo(f"wrote {output}")
 
 
 @app.command()
@@ -212,9 +270,12 @@ def report(
 ) -> None:
     """Write one HTML page with every search, chart and failure of the results."""
     from search.commands.report import report as write
+    from search.report.gain import gain_lines
     from search.results import load
+    from search.space.shapes import shipped_sets
 
-    write(load(storage or results), html, against)
+    frame = load(storage or results)
+    write(frame, html, against, gain_lines(frame, shipped_sets()))
     typer.echo(f"wrote {html}")
 
 
@@ -310,14 +371,21 @@ def _names(text: str | None, option: str) -> tuple[str, ...] | None:
     return names
 
 
-def _shapes(texts: list[str], files: list[Path]) -> tuple[GemmShape, ...]:
-    from search.space.shapes import load_shapes, parse_shapes
+def _shapes(texts: list[str], sets: Sequence[ShapeSet]) -> tuple[GemmShape, ...]:
+    from search.space.shapes import parse_shapes
 
-    listed = [shape for file in files for shape in load_shapes(file).shapes]
+    for line in [line for one in sets for line in one.left_out]:
+        typer.echo(line, err=True)
+    listed = [shape for one in sets for shape in one.shapes]
     shapes = tuple(dict.fromkeys([*parse_shapes(texts), *listed]))
     if not shapes:
         raise InputError("no shapes; give MxNxK, for example 16x2112x7168, or --shapes configs/shapes/gpumode.yaml")
     return shapes
+
+
+def _weights(sets: Sequence[ShapeSet]) -> dict[GemmShape, float]:
+    """How often each shape runs in a step of the models, where their files say so."""
+    return {shape: weight for one in sets for shape, weight in one.weights.items()}
 
 
 def _draw(frame: Any, folder: Path) -> list[Path]:

@@ -75,7 +75,7 @@ def test_importing_touches_no_gpu_and_writes_no_file_or_environment() -> None:
 FLOORS: Mapping[str, tuple[str, ...]] = {
     "kernels": (
         "linear", "dispatch", "runtime", "tables", "families", "rocm", "mxfp4 launches triton",
-        "config disk yaml_node", "problem device errors wording",
+        "config configs disk yaml_node", "problem device errors wording",
     ),
     "search": (
         "cli", "commands", "evaluators", "device report", "gate space study", "gfx950", "results",

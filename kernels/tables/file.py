@@ -29,11 +29,6 @@ _OPTIONAL = tuple(f.name for f in fields(TableRow) if f.default is not MISSING)
 _MADE = tuple(f.name for f in fields(Made))
 
 
-def tables_folder() -> Path:
-    """Folder of the project's own tables, ``configs/tables``."""
-    return Path(__file__).resolve().parents[2] / "configs" / "tables"
-
-
 def load_table(path: Path) -> TunedTable:
     """The table that ``path`` holds.
 

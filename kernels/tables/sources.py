@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernels.configs import shipped_tables, tables_folder
 from kernels.device import DeviceKey
-from kernels.tables.file import load_table, tables_folder
+from kernels.tables.file import load_table
 from kernels.tables.rows import RowKey, TableRow, TunedTable
 from kernels.wording import counted
 
@@ -66,9 +67,14 @@ def table_path(device: DeviceKey) -> Path:
 
 
 def own_tables(device: DeviceKey) -> tuple[Path, ...]:
-    """The project's own files for the architecture: ``<arch>.yaml`` and ``<arch>-*.yaml``, for other CU counts."""
-    folder = tables_folder()
-    return tuple(sorted([*folder.glob(f"{device.arch}.yaml"), *folder.glob(f"{device.arch}-*.yaml")]))
+    """The project's own files for the architecture: ``<arch>.yaml`` and ``<arch>-*.yaml``, for other CU counts.
+
+    Those that a user made come before those that came with an installed program.
+    """
+    found = []
+    for folder in dict.fromkeys((tables_folder(), shipped_tables())):
+        found += sorted([*folder.glob(f"{device.arch}.yaml"), *folder.glob(f"{device.arch}-*.yaml")])
+    return tuple(found)
 
 
 def load_device_tables(device: DeviceKey, users: Sequence[Path]) -> DeviceTables:

@@ -17,6 +17,7 @@ from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 
 import kernels
+from kernels.configs import tables_folder
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.disk import default_cache, writable_cache
 from kernels.errors import InputError
@@ -24,7 +25,7 @@ from kernels.families.aiter import installed as aiter_installed
 from kernels.rocm.code_objects import find_catalogue
 from kernels.rocm.compiler import LINKER, find_compiler
 from kernels.rocm.toolchain import LLVM_OLDEST, llvm_tool
-from kernels.tables.file import load_table, tables_folder
+from kernels.tables.file import load_table
 from kernels.tables.rows import TunedTable, is_stale
 from kernels.tables.sources import user_tables
 from kernels.wording import counted

@@ -19,11 +19,13 @@ import triton
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import SQLAlchemyError
 
+from kernels.configs import configs_folder
 from kernels.device import DeviceKey
 from kernels.disk import default_cache
 from kernels.dispatch import load_dispatcher
 from kernels.errors import InputError
 from kernels.problem import GemmShape
+from search.commands.budget import shares, worths
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, Point, Value
 from search.evaluators import Evaluator
 from search.evaluators.targets import check_jobs, make_evaluator
@@ -39,7 +41,7 @@ from search.study.study import Progress, StudyRun
 from search.terminal import stop_on_interrupt
 from search.workers.pool import START_TIMEOUT_S
 
-SPACES = Path(__file__).resolve().parents[2] / "configs" / "spaces"
+SPACES = configs_folder() / "spaces"
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class SweepRequest:
         warm: Time with operands that stay in the GPU's cache, instead of cold ones; measured targets only.
         spaces: Folder of the search spaces.
         cache: Folder of compiled kernels; None takes the user's cache folder.
+        weights: How often a step of a model runs each shape: under a time budget the shapes share it by what they can
+            still gain; equally where there are none.
     """
 
     shapes: tuple[GemmShape, ...]
@@ -77,6 +81,7 @@ class SweepRequest:
     warm: bool = False
     spaces: Path = SPACES
     cache: Path | None = None
+    weights: Mapping[GemmShape, float] = field(default_factory=dict)
 
 
 class Reporter(Protocol):
@@ -180,14 +185,15 @@ class _Sweep:
         budget_s = math.inf if request.time_budget_s is None else request.time_budget_s
         end_s = time.monotonic() + budget_s
         self.evaluator.start(min(budget_s, START_TIMEOUT_S))
-        todo = sum(self.held[shape] < request.trials for shape in order)
-        shares = [max(1, math.ceil((todo - i) / lanes)) for i in range(len(order))]
+        todo = [shape for shape in order if self.held[shape] < request.trials]
+        worth = worths(todo, request.weights, results, self.evaluator.device)
+        parts_of = dict.fromkeys(order, 1.0) | dict(zip(todo, shares(worth, lanes), strict=True))
         if lanes == 1:
-            for shape, parts in zip(order, shares, strict=True):
+            for shape, parts in parts_of.items():
                 self.search_within(shape, end_s, parts)
             return
         with ThreadPoolExecutor(lanes) as pool:
-            studies = [pool.submit(self.search_within, s, end_s, n) for s, n in zip(order, shares, strict=True)]
+            studies = [pool.submit(self.search_within, s, end_s, n) for s, n in parts_of.items()]
             try:
                 for study in studies:
                     study.result()
@@ -211,7 +217,7 @@ class _Sweep:
             return list(request.shapes)
         return sorted(request.shapes, key=lambda shape: self.held[shape])
 
-    def search_within(self, shape: GemmShape, end_s: float, shares: int) -> None:
+    def search_within(self, shape: GemmShape, end_s: float, shares: float) -> None:
         """Search one shape; of the time that is left it takes one of ``shares`` equal parts."""
         if self.stop.is_set():
             return
@@ -221,7 +227,7 @@ class _Sweep:
         elif not self.held[shape]:
             self.left.append(shape)
 
-    def search(self, shape: GemmShape, end_s: float, shares: int) -> None:
+    def search(self, shape: GemmShape, end_s: float, shares: float) -> None:
         request = self.request
         kept = self.open_study(shape)
         points = self.points(shape)

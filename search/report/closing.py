@@ -110,8 +110,10 @@ def _percent(part: float | None) -> str:
     return "" if part is None else f"{100 * part:.1f} %"
 
 
-def print_closing(frame: pd.DataFrame, console: Console, *, interrupted: bool = False) -> list[Summary]:
-    """Print the closing table, the cliffs beside its winners, which searches were cut short; its summaries."""
+def print_closing(
+    frame: pd.DataFrame, console: Console, *, interrupted: bool = False, gains: Sequence[str] = ()
+) -> list[Summary]:
+    """Print the closing table, the cliffs beside its winners, which searches were cut short, gains; its summaries."""
     summaries = summarize(frame)
     if summaries:
         print_table(closing_table(summaries), console)
@@ -127,6 +129,8 @@ def print_closing(frame: pd.DataFrame, console: Console, *, interrupted: bool = 
     doubtful = {shape: lacks[study] for shape, study in studies if study in lacks}
     if doubtful:
         console.print(unfinished_line(doubtful), soft_wrap=True)
+    for line in gains:
+        console.print(line, soft_wrap=True)
     return summaries
 
 

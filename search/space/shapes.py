@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from kernels.configs import configs_folder
 from kernels.errors import InputError
 from kernels.problem import GemmShape
+from kernels.wording import first_of
 from kernels.yaml_node import YamlNode, optional_items, read_yaml
 
 ROLES = ("benchmark", "test")
+NAMED = 4  # lines of a file that a message names
+_LAYER_KEYS = ("M", "calls", "tp", "experts", "top_k")
 _FORM = "write MxNxK, for example 16x2112x7168 or 1,2,4..64x2112x7168"
 _FILE = "name a shapes file, for example one of configs/shapes"
 _RUNG = re.compile(r"(\d{1,9})(?:\.\.(\d{1,9}))?")
@@ -37,6 +41,38 @@ class ShapeEntry:
 
 
 @dataclass(frozen=True)
+class Layer:
+    """A layer that a step of a model runs, for what the model gains.
+
+    Args:
+        name: For people.
+        N: Columns of its output.
+        K: Columns of its input.
+        last: The most tokens that it is tuned for; more are computed as so many.
+        calls: How often a step runs it.
+        tp: Deployments that have it, by their number of tensor-parallel ranks.
+        experts: How many alike there are; 0 of a dense layer.
+        top_k: Experts of a token.
+    """
+
+    name: str
+    N: int
+    K: int
+    last: int
+    calls: int
+    tp: tuple[int, ...]
+    experts: int = 0
+    top_k: int = 0
+
+    def products(self, tokens: int) -> tuple[int, int]:
+        """Rows of each product in a step of so many tokens, spread evenly over the experts, and how many there are."""
+        if not self.experts:
+            return min(tokens, self.last), self.calls
+        pairs = tokens * self.top_k
+        return min(-(-pairs // self.experts), self.last), self.calls * min(self.experts, pairs)
+
+
+@dataclass(frozen=True)
 class ShapeSet:
     """Shapes without duplicates, in the order of their file.
 
@@ -44,16 +80,42 @@ class ShapeSet:
         name: For people.
         source: Where the shapes come from.
         entries: At least one.
+        layers: Those that a step runs, of a model.
+        steps: How often a step of so many tokens occurs, by that number; relative.
+        left_out: Lines about rows of a CSV that no kernel supports.
     """
 
     name: str
     source: str
     entries: tuple[ShapeEntry, ...]
+    layers: tuple[Layer, ...] = ()
+    steps: Mapping[int, int] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
     @property
     def shapes(self) -> tuple[GemmShape, ...]:
         """All shapes of the set."""
         return tuple(entry.shape for entry in self.entries)
+
+    @property
+    def weights(self) -> dict[GemmShape, float]:
+        """How often each shape runs in a step, on average over steps and deployments; empty of a set without calls.
+
+        A product is counted at the next larger M of the set, which will serve it.
+        """
+        counts: dict[GemmShape, float] = {}
+        steps = sum(self.steps.values())
+        for layer in self.layers:
+            for tokens, occurs in self.steps.items():
+                rows, number = layer.products(tokens)
+                shape = self._serving(rows, layer)
+                counts[shape] = counts.get(shape, 0.0) + number * occurs / steps
+        return counts
+
+    def _serving(self, rows: int, layer: Layer) -> GemmShape:
+        """The shape of the set that serves so many rows of a layer."""
+        Ms = sorted(shape.M for shape in self.shapes if (shape.N, shape.K) == (layer.N, layer.K))
+        return GemmShape(next((M for M in Ms if rows <= M), Ms[-1]), layer.N, layer.K)
 
     def with_role(self, role: str) -> tuple[GemmShape, ...]:
         """Shapes of one role."""
@@ -74,19 +136,39 @@ def parse_shapes(args: Sequence[str]) -> tuple[GemmShape, ...]:
 def load_shapes(path: Path) -> ShapeSet:
     """The shapes that ``path`` lists.
 
-    ``.yaml`` and ``.yml`` hold a set (see ``configs/shapes``); ``.csv`` has the columns M, N and K, and other
-    columns are not read (AITER's untuned and tuned files); any other file has one ``MxNxK`` a line, where ``#``
-    starts a comment.
+    ``.yaml`` and ``.yml`` hold a set (see ``configs/shapes``); ``.csv`` has the columns M, N and K in any case, between
+    commas, semicolons or tabs, and other columns are not read (AITER's untuned and tuned files): rows that no kernel
+    supports are left out together; any other file has one ``MxNxK`` a line, where ``#`` starts a comment.
+    The name of a set that comes with the program will do: ``gpumode``.
 
     Raises:
         InputError: One line of file, line and cure: no file, no shapes, another form, unknown keys, a size
             that no kernel supports.
     """
+    path = _shipped(path)
     suffix = path.suffix.lower()
     if suffix in (".yaml", ".yml"):
         return _yaml_set(path)
-    entries = _csv_entries(path) if suffix == ".csv" else _list_entries(path)
-    return _shape_set(path, path.stem, str(path), entries)
+    if suffix == ".csv":
+        entries, left_out = _csv_entries(path)
+        return replace(_shape_set(path, path.stem, str(path), entries), left_out=left_out)
+    return _shape_set(path, path.stem, str(path), _list_entries(path))
+
+
+def shipped_sets() -> tuple[ShapeSet, ...]:
+    """Every set that comes with the program."""
+    return tuple(load_shapes(path) for path in sorted(_sets_folder().glob("*.yaml")))
+
+
+def _sets_folder() -> Path:
+    return configs_folder() / "shapes"
+
+
+def _shipped(path: Path) -> Path:
+    """The shipped set of this name, where there is one and no such file."""
+    shipped = _sets_folder() / f"{path.name.removesuffix('.yaml')}.yaml"
+    named = path.parent in (Path(), Path("configs/shapes"))
+    return shipped if named and not path.exists() and shipped.is_file() else path
 
 
 def parse_ladder(text: str, where: str) -> tuple[int, ...]:
@@ -158,22 +240,48 @@ def _list_entries(path: Path) -> Iterator[ShapeEntry]:
             yield from map(ShapeEntry, _written_shapes(text, f"{path}:{number}", f"{path}:{number}: "))
 
 
-def _csv_entries(path: Path) -> Iterator[ShapeEntry]:
-    reader = csv.reader(_lines(path))
-    header = [cell.strip() for cell in next(reader, [])]
+def _csv_entries(path: Path) -> tuple[list[ShapeEntry], tuple[str, ...]]:
+    """Entries, and lines about the rows of extents that no kernel supports.
+
+    Raises:
+        InputError: No header, a row without extents, or no row that is supported.
+    """
+    lines = _lines(path)
+    reader = csv.reader(lines, delimiter=_delimiter(lines[0] if lines else ""))
+    header = [cell.strip().upper() for cell in next(reader, [])]
     if header and not {"M", "N", "K"} <= set(header):
-        problem = f"the header {','.join(header)!r} lacks M, N or K"
+        problem = f"the header {lines[0]!r} lacks M, N or K"
         raise InputError(f"{path}:1: {problem}; begin the file with M,N,K")
+    entries: list[ShapeEntry] = []
+    refused: dict[str, list[str]] = {}
     for row in _rows(reader, path):
         cells = dict(zip(header, (cell.strip() for cell in row), strict=False))
         if not any(cells.values()):
             continue
-        where = f"{path}:{reader.line_num}"
-        sizes = [cells.get(name, "") for name in ("M", "N", "K")]
-        if not all(re.fullmatch(r"\d{1,9}", size) for size in sizes):
-            problem = f"M, N, K = {', '.join(sizes)!r} are no whole numbers"
-            raise InputError(f"{where}: {problem}; correct the row or remove it")
-        yield ShapeEntry(_shape(int(sizes[0]), int(sizes[1]), int(sizes[2]), where))
+        M, N, K = _extents(cells, f"{path}:{reader.line_num}")
+        try:
+            entries.append(ShapeEntry(GemmShape(M, N, K)))
+        except ValueError as error:
+            refused.setdefault(str(error), []).append(f"{reader.line_num}")
+    if refused and not entries:
+        reason, where = next(iter(refused.items()))
+        raise InputError(f"{path}:{where[0]}: {reason}; correct or remove it (M, N, K count logical elements)")
+    left_out = tuple(f"{path}: left out: {reason} (line {first_of(where, NAMED)})" for reason, where in refused.items())
+    return entries, left_out
+
+
+def _delimiter(header: str) -> str:
+    return max(",;\t", key=header.count)
+
+
+def _extents(cells: Mapping[str, str], where: str) -> tuple[int, int, int]:
+    """M, N and K of a row, also where pandas wrote ``16.0`` because of a gap in the column."""
+    sizes = [cells.get(name, "") for name in ("M", "N", "K")]
+    if not all(re.fullmatch(r"\d{1,9}(\.0)?", size) for size in sizes):
+        problem = f"M, N, K = {', '.join(sizes)!r} are no whole numbers"
+        raise InputError(f"{where}: {problem}; correct the row or remove it")
+    M, N, K = (int(size.removesuffix(".0")) for size in sizes)
+    return M, N, K
 
 
 def _rows(reader: Any, path: Path) -> Iterator[list[str]]:
@@ -185,14 +293,26 @@ def _rows(reader: Any, path: Path) -> Iterator[list[str]]:
 
 def _yaml_set(path: Path) -> ShapeSet:
     root = read_yaml(path, _FILE)
-    keys = root.mapping((), ("name", "source", "M", "shapes", "layers"))
+    keys = root.mapping((), ("name", "source", "M", "steps", "shapes", "layers"))
     name = keys["name"].text() if "name" in keys else path.stem
     source = keys["source"].text() if "source" in keys else str(path)
     ladder = _ladder(keys["M"]) if "M" in keys else ()
     entries = [_yaml_entry(node) for node in optional_items(keys, "shapes")]
+    layers: list[Layer] = []
     for node in optional_items(keys, "layers"):
-        entries += _layer_entries(node, ladder)
-    return _shape_set(path, name, source, entries)
+        mine = _layer_entries(node, ladder)
+        entries += mine
+        layers += _counted_layer(node, mine)
+    steps = _steps(keys["steps"]) if "steps" in keys else dict.fromkeys(ladder, 1)
+    return replace(_shape_set(path, name, source, entries), layers=tuple(layers), steps=steps)
+
+
+def _steps(node: YamlNode) -> dict[int, int]:
+    """Tokens of a step and how often it occurs."""
+    if not isinstance(node.node, yaml.MappingNode):
+        node.fail("must be a mapping of tokens and how often a step of so many occurs, {64: 4, 4096: 1}")
+    found = node.mapping((), [str(key.value) for key, _ in node.node.value])
+    return {M: value.integer() for text, value in found.items() for M in parse_ladder(text, _where(node))}
 
 
 def _where(node: YamlNode) -> str:
@@ -214,10 +334,27 @@ def _yaml_entry(node: YamlNode) -> ShapeEntry:
 
 
 def _layer_entries(node: YamlNode, ladder: tuple[int, ...]) -> list[ShapeEntry]:
-    keys = node.mapping(("name", "N", "K", "source"), ("M",))
+    keys = node.mapping(("name", "N", "K", "source"), _LAYER_KEYS)
     keys["source"].text()
     rungs = _ladder(keys["M"]) if "M" in keys else ladder
     if not rungs:
         node.fail("has no M; write `M: 1..8192` in the layer, or once for all at the top of the file")
     N, K, layers = keys["N"].integer(), keys["K"].integer(), (keys["name"].text(),)
     return [ShapeEntry(_shape(M, N, K, _where(node)), layers=layers) for M in rungs]
+
+
+def _counted_layer(node: YamlNode, entries: Sequence[ShapeEntry]) -> list[Layer]:
+    """The layer, if its calls are given.
+
+    Raises:
+        InputError: Experts without ``top_k``, or the other way round.
+    """
+    keys = node.mapping(("name", "N", "K", "source"), _LAYER_KEYS)
+    if "calls" not in keys:
+        return []
+    if ("experts" in keys) != ("top_k" in keys):
+        node.fail("has experts or top_k alone; give both, or neither")
+    experts, top_k = (keys[name].integer() if name in keys else 0 for name in ("experts", "top_k"))
+    tp = tuple(one.integer() for one in keys["tp"].items("rank")) if "tp" in keys else (1,)
+    shape = max(entry.shape for entry in entries)
+    return [Layer(keys["name"].text(), shape.N, shape.K, shape.M, keys["calls"].integer(), tp, experts, top_k)]

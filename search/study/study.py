@@ -64,7 +64,7 @@ class _Clock:
     """When a search ends, on the clock of ``time.monotonic``: with its share of the time, which begins late."""
 
     end_s: float
-    shares: int
+    shares: float
     first: int  # trials before the share begins
 
     @property
@@ -110,7 +110,7 @@ class StudyRun:
         trials: int,
         seeds: Sequence[Point] = (),
         deadline_s: float | None = None,
-        shares: int = 1,
+        shares: float = 1,
     ) -> Progress:
         """Run until the study holds ``trials`` trials, no point is left, or the deadline has passed.
 

@@ -13,12 +13,13 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from kernels.configs import tables_folder
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.families.fused import SplitKWorkspaceConfig, TileConfig
 from kernels.problem import GemmShape
-from kernels.tables.file import dump_table, load_table, tables_folder, write_table
+from kernels.tables.file import dump_table, load_table, write_table
 from kernels.tables.rows import Made, TableRow, TunedTable
 
 GOOD = """\

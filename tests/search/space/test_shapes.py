@@ -182,7 +182,7 @@ def test_csv_files_of_aiter_are_read(tmp_path: Path, text: str) -> None:
         ("a.csv", "M,N,K\n16,100,128\n", ":2: N = 100 must be a positive multiple of 64; correct"),
         ("a.csv", "M,N,K\n1,64,64\n16,64\n", ":3: M, N, K = '16, 64, ' are no whole numbers; correct"),
         ("a.csv", "M,N,K\n16,64,x\n", ":2: M, N, K = '16, 64, x' are no whole numbers"),
-        ("a.csv", "m,n,k\n16,64,64\n", ":1: the header 'm,n,k' lacks M, N or K; begin the file with M,N,K"),
+        ("a.csv", "m,n\n16,64\n", ":1: the header 'm,n' lacks M, N or K; begin the file with M,N,K"),
         ("a.csv", "M,N,K\n", ": holds no shapes; add one"),
         ("a.csv", "", ": holds no shapes; add one"),
         ("a.txt", "1x64x64\n16x2112\n", ":2: '16x2112' is no shape; write MxNxK"),
@@ -259,3 +259,59 @@ def test_the_competition_shapes_are_layers_of_the_models() -> None:
 
 def test_a_model_has_a_tail_in_K() -> None:
     assert any(shape.K % 256 for shape in load_shapes(SHIPPED / "gpt-oss-120b.yaml").shapes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["m,n,b,k\n16, 64, 1, 128\n", "M;N;K\n16;64;128\n", "M\tN\tK\n16\t64\t128\n", "M,N,K\n16.0,64.0,128.0\n"],
+    ids=["small letters", "semicolons", "tabs", "a gap in a column of pandas"],
+)
+def test_csv_dialects_of_other_projects_are_read(tmp_path: Path, text: str) -> None:
+    assert [str(shape) for shape in load_shapes(written(tmp_path, "a.csv", text)).shapes] == ["16x64x128"]
+
+
+def test_rows_that_no_kernel_supports_are_left_out_together_and_named(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", "M,N,K\n1,512,4096\n1,800,5120\n2,800,5120\n16,2112,7168\n")
+    shapes = load_shapes(path)
+    assert [str(shape) for shape in shapes.shapes] == ["1x512x4096", "16x2112x7168"]
+    assert shapes.left_out == (f"{path}: left out: N = 800 must be a positive multiple of 64 (line 3, 4)",)
+
+
+MODEL = """
+name: toy
+M: 1..64
+steps: {16: 3, 64: 1}
+layers:
+  - {name: qkv, N: 512, K: 256, calls: 10, tp: [1, 8], source: by hand}
+  - {name: expert, N: 128, K: 256, calls: 10, experts: 32, top_k: 4, source: by hand}
+  - {name: idle, N: 192, K: 256, source: by hand}
+"""
+
+
+def test_weights_count_the_products_of_a_step_at_the_M_that_serves_them(tmp_path: Path) -> None:
+    # 16 tokens x 4 of 32 experts: 2 rows each on all 32; 64 tokens: 8 rows each. 3 of 4 steps have 16 tokens.
+    shapes = load_shapes(written(tmp_path, "toy.yaml", MODEL))
+    assert {str(shape): weight for shape, weight in shapes.weights.items()} == {
+        "16x512x256": 7.5, "64x512x256": 2.5, "2x128x256": 240.0, "8x128x256": 80.0,
+    }  # fmt: skip
+    assert shapes.layers[1].products(1) == (1, 40)  # one token meets its 4 experts only
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (", top_k: 4", "", "has experts or top_k alone"),
+        ("{16: 3, 64: 1}", "[16, 64]", "must be a mapping of tokens"),
+        ("{16: 3, 64: 1}", "{0: 1}", "M = '0'"),
+    ],
+)
+def test_mistakes_in_weights_are_one_line(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_shapes(written(tmp_path, "toy.yaml", MODEL.replace(old, new)))
+    assert problem in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_every_shipped_model_counts_its_layers() -> None:
+    for name in ("deepseek-r1", "gpt-oss-120b", "llama-3.3-70b", "qwen3-235b"):
+        shapes = load_shapes(SHIPPED / f"{name}.yaml")
+        assert shapes.layers and set(shapes.weights) <= set(shapes.shapes), name

@@ -11,21 +11,19 @@ DISTRIBUTION = "mxfp4-tune"
 _MARK = Path("spaces") / "fused.yaml"  # of a folder that is ours
 
 
+def in_checkout() -> bool:
+    """Whether the program runs from its repository, not from an installed wheel."""
+    return (_checkout() / _MARK).is_file()
+
+
 def configs_folder() -> Path:
     """``configs`` of the checkout that this module is in, or the folder ``share/mxfp4-tune`` of an installed wheel."""
-    checkout = _checkout()
-    return checkout if (checkout / _MARK).is_file() else _installed()
+    return _checkout() if in_checkout() else _installed()
 
 
 def tables_folder() -> Path:
     """Where tuned tables are written: ``configs/tables`` of a checkout, else the user's folder for data."""
-    checkout = _checkout()
-    return checkout / "tables" if (checkout / _MARK).is_file() else _user_data() / "tables"
-
-
-def shipped_tables() -> Path:
-    """Folder of the tables that came with the program; in a checkout that of :func:`tables_folder`."""
-    return configs_folder() / "tables"
+    return (_checkout() if in_checkout() else _user_data()) / "tables"
 
 
 def _checkout() -> Path:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels.configs import shipped_tables, tables_folder
+from kernels.configs import configs_folder, in_checkout, tables_folder
 from kernels.device import DeviceKey
 from kernels.tables.file import load_table
 from kernels.tables.rows import RowKey, TableRow, TunedTable
@@ -72,7 +72,7 @@ def own_tables(device: DeviceKey) -> tuple[Path, ...]:
     Those that a user made come before those that came with an installed program.
     """
     found = []
-    for folder in dict.fromkeys((tables_folder(), shipped_tables())):
+    for folder in [tables_folder()] if in_checkout() else [tables_folder(), configs_folder() / "tables"]:
         found += sorted([*folder.glob(f"{device.arch}.yaml"), *folder.glob(f"{device.arch}-*.yaml")])
     return tuple(found)
 

@@ -100,6 +100,7 @@ def _without(frame: pd.DataFrame, bad: pd.Series[Any], kind: str, cure: str) -> 
 def default_path(device: DeviceKey) -> Path:
     """The project's table of ``device``: named by architecture, and by CU count too where that name is taken."""
     path = table_path(device)
+    path.parent.mkdir(parents=True, exist_ok=True)  # of an installed program, in the user's folder for data
     if path.exists() and load_table(path).device != device:
         return path.with_name(f"{device}.yaml")
     return path

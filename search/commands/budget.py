@@ -11,7 +11,7 @@ from kernels.families.defaults import default_choice
 from kernels.problem import GemmShape
 from search.device.peaks import roofline_us
 from search.gfx950.machine import Machine
-from search.gfx950.model.families import FAMILY_WORK
+from search.gfx950.model.families import is_modelled
 from search.results.winners import winners
 from search.study.priors import estimate_us
 
@@ -42,7 +42,7 @@ def _gap_us(shape: GemmShape, best_us: float | None, device: DeviceKey) -> float
 def _default_us(shape: GemmShape, device: DeviceKey) -> float:
     """Estimated time of the untuned default, by its knobs alone."""
     family, config = default_choice(shape, device)
-    if family not in FAMILY_WORK:
+    if not is_modelled(family):
         return 0.0
     return float(estimate_us(family, pd.DataFrame([config.to_dict()]), shape, Machine(cu_count=device.cu_count))[0])
 

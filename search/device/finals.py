@@ -17,17 +17,13 @@ from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 from search.device.selection import ROUNDS, Final, Finalist, Selection, choose_finalists, finalist, select
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, FinalTimes, Point, Value
-from search.results.columns import CHECKED, COMPILED, ORIGIN, TIMES
+from search.results.columns import Role, facts_without
 from search.results.record import FINAL, RECORD, make_record, point_of
 
 CONFIRM_ROUNDS = 20
-DERIVED = ("tflops", "bandwidth_gbs", "roofline_fraction")  # made anew from the new time
-OLD = (
-    "selected", "tie", "margin_us", "confidence", "rank_tau", "confirmed_us",
-    "started", "duration_s", "gpu_s", "gpu_wait_s",
-)  # fmt: skip
-KEPT = [n for n in {**TIMES, **COMPILED, **CHECKED, **ORIGIN} if n not in (*DERIVED, *OLD, "time_us")]
 VERSIONS = ("triton", "torch")
+NEW = ("time_us", *VERSIONS)  # by the finals, and given apart
+KEPT = [name for name in facts_without(Role.rate, Role.finals, Role.run, Role.queue) if name not in NEW]
 Record = Mapping[str, Any]
 
 
@@ -122,7 +118,7 @@ def _final_record(
     record: Record, final: Final, decision: Decision, device: DeviceKey, seconds: float
 ) -> dict[str, Value]:
     """The trial's record with the finals' time; that of the winner says so."""
-    facts: dict[str, Value] = {name: record[name] for name in KEPT if name in record and name not in VERSIONS}
+    facts: dict[str, Value] = {name: record[name] for name in KEPT if name in record}
     facts |= {"time_lo_us": final.lo_us, "time_hi_us": final.hi_us, "samples": decision.selection.rounds}
     facts["selected"] = final is decision.selection.winner
     if facts["selected"]:

@@ -17,15 +17,13 @@ from kernels.tables.rows import Evidence
 from search.evaluation import Candidate, Evaluation, Outcome, Value
 from search.evaluators import Evaluator
 from search.results import load
-from search.results.columns import CHECKED, COMPILED, ORIGIN, TIMES
+from search.results.columns import Role, facts_without
 from search.results.studies import PROTOCOL, STUDIES_FILE
 from search.results.winners import config_of
 from search.space.space import SearchSpace
 
 PREFIX = "replay:"
-RUN_ONLY = ("source_hash", "started", "duration_s", "triton", "torch")  # of the run that records the replay
-FACTS = [name for name in {**TIMES, **COMPILED, **CHECKED, **ORIGIN} if name not in RUN_ONLY]
-DERIVED = ("tflops", "bandwidth_gbs", "predicted_tflops", "predicted_bandwidth_gbs", "roofline_fraction")
+FACTS = facts_without(Role.rate, Role.build, Role.run)  # the others are made by the replay
 Row = Mapping[Any, Any]
 
 
@@ -135,7 +133,7 @@ def _by_candidate(frame: pd.DataFrame) -> dict[Candidate, Row]:
 def _evaluation(row: Row) -> Evaluation:
     outcome: Outcome = row["outcome"]
     evidence: Evidence | None = None if pd.isna(row["evidence"]) else row["evidence"]
-    facts = {name: _value(row[name]) for name in FACTS if name not in DERIVED}
+    facts = {name: _value(row[name]) for name in FACTS}
     objective = row["time_us"] if evidence == "measured" else row["predicted_us"]
     objective_us = None if pd.isna(objective) or outcome not in ("ok", "slow") else float(objective)
     return Evaluation(outcome, str(_value(row["reason"]) or ""), evidence, objective_us, facts)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Any, get_type_hints
 
 import pandas as pd
@@ -16,21 +17,40 @@ ALL_LISTED = f"`inspect --columns {HELP}` lists them"
 INTEGER, NUMBER, TEXT, FLAG = "Int64", "Float64", "string", "boolean"  # pandas' nullable dtypes
 
 
-def _group(dtype: str, names: str) -> dict[str, str]:
-    return dict.fromkeys(names.split(), dtype)
+class Role(Enum):
+    """What a column's value belongs to, where a trial is repeated in finals or served from a recorded sweep."""
+
+    fact = "the candidate"
+    rate = "its time and shape, from which it follows"
+    finals = "the finals of the study"
+    build = "the versions that made the candidate"
+    run = "this one evaluation"
+    queue = "the GPU's queue at the time"
 
 
-def _knobs() -> dict[str, str]:
+@dataclass(frozen=True)
+class Column:
+    """Dtype and role of a column."""
+
+    dtype: str
+    role: Role = Role.fact
+
+
+def _group(dtype: str, names: str, role: Role = Role.fact) -> dict[str, Column]:
+    return dict.fromkeys(names.split(), Column(dtype, role))
+
+
+def _knobs() -> dict[str, Column]:
     """Every configuration field of every family, in the order of the registry."""
-    found: dict[str, str] = {}
+    found: dict[str, Column] = {}
     for family in FAMILIES.values():
         hints = get_type_hints(family.config_type)
         for field in fields(family.config_type):
-            found.setdefault(field.name, INTEGER if hints[field.name] is int else TEXT)
+            found.setdefault(field.name, Column(INTEGER if hints[field.name] is int else TEXT))
     return found
 
 
-IDENTITY: Mapping[str, str] = {
+IDENTITY: Mapping[str, Column] = {
     **_group(TEXT, "study"),
     **_group(INTEGER, "trial"),  # Optuna's number within the study
     **_group(TEXT, "target arch"),
@@ -38,25 +58,25 @@ IDENTITY: Mapping[str, str] = {
     **_group(TEXT, "shape"),  # MxNxK, to group by
     **_group(TEXT, "family"),
 }
-CONFIG: Mapping[str, str] = _knobs()
-VERDICT: Mapping[str, str] = _group(TEXT, "outcome reason evidence")
-TIMES: Mapping[str, str] = {
+CONFIG: Mapping[str, Column] = _knobs()
+VERDICT: Mapping[str, Column] = _group(TEXT, "outcome reason evidence")
+TIMES: Mapping[str, Column] = {
     **_group(NUMBER, "time_us time_lo_us time_hi_us"),  # measured: median and its interval
     **_group(INTEGER, "samples"),
     **_group(NUMBER, "host_launch_us"),  # what the host spends on a launch outside of a graph; no part of time_us
     **_group(INTEGER, "rotated_bytes"),  # that cold launches go round; 0 if warm
-    **_group(FLAG, "selected tie"),  # of a row that won its shape's finals: it serves; others could not be told from it
-    **_group(NUMBER, "margin_us confidence rank_tau"),  # to the next finalist; of being faster; search against finals
-    **_group(NUMBER, "confirmed_us"),  # of the selected row, through the dispatcher
+    **_group(FLAG, "selected tie", Role.finals),  # of the winner: it serves; others could not be told from it
+    **_group(NUMBER, "margin_us confidence rank_tau", Role.finals),  # to the next; of being faster; search to finals
+    **_group(NUMBER, "confirmed_us", Role.finals),  # of the selected row, through the dispatcher
     **_group(NUMBER, "baseline_us"),  # the family default on the same GPU, the last time it was run
     **_group(NUMBER, "predicted_us"),
     **_group(TEXT, "model bound"),  # the timing model's version; its largest term
     **_group(NUMBER, "roofline_us"),  # the least time that FLOPs and bytes allow
-    **_group(NUMBER, "tflops bandwidth_gbs"),  # of the measured time only
-    **_group(NUMBER, "predicted_tflops predicted_bandwidth_gbs"),  # of the predicted time only
-    **_group(NUMBER, "roofline_fraction"),  # roofline_us over the time that the row's evidence names
+    **_group(NUMBER, "tflops bandwidth_gbs", Role.rate),  # of the measured time only
+    **_group(NUMBER, "predicted_tflops predicted_bandwidth_gbs", Role.rate),  # of the predicted time only
+    **_group(NUMBER, "roofline_fraction", Role.rate),  # roofline_us over the time that the row's evidence names
 }
-COMPILED: Mapping[str, str] = {
+COMPILED: Mapping[str, Column] = {
     **_group(INTEGER, "vgprs agprs sgprs spills sgpr_spills scratch_bytes lds_bytes kernarg_bytes"),
     **_group(INTEGER, "occupancy workgroups_per_cu kernels"),  # waves a SIMD; of the GEMM kernel; launches a call
     # Instructions in the text of the GEMM kernel, as the fields of the instruction mix are called.
@@ -65,7 +85,7 @@ COMPILED: Mapping[str, str] = {
     **_group(NUMBER, "compile_s"),
     **_group(FLAG, "cached"),  # whether the compiled kernels came from the disk
 }
-CHECKED: Mapping[str, str] = {
+CHECKED: Mapping[str, Column] = {
     **_group(NUMBER, "max_rel_error"),
     **_group(INTEGER, "mismatches"),  # elements beyond the tolerance
     **_group(FLAG, "deterministic"),
@@ -73,21 +93,33 @@ CHECKED: Mapping[str, str] = {
     **_group(INTEGER, "executed"),  # instructions that the simulator executed
     **_group(NUMBER, "check_s"),
 }
-EXECUTED: Mapping[str, str] = {  # by the simulator: instructions of a wave of the GEMM kernel, on average
+EXECUTED: Mapping[str, Column] = {  # by the simulator: instructions of a wave of the GEMM kernel, on average
     **_group(NUMBER, "executed_mfma executed_valu executed_transcendental executed_lds executed_global"),
     **_group(NUMBER, "executed_scalar executed_waits executed_barriers"),
 }
-ORIGIN: Mapping[str, str] = {
-    **_group(TEXT, "protocol triton torch rocm_or_cuda device_name"),
+ORIGIN: Mapping[str, Column] = {
+    **_group(TEXT, "protocol"),
+    **_group(TEXT, "triton torch", Role.build),
+    **_group(TEXT, "rocm_or_cuda device_name"),
     **_group(INTEGER, "gpu_index"),
-    **_group(TEXT, "source_hash started"),  # started: ISO 8601 with the offset from UTC
-    **_group(NUMBER, "duration_s"),
+    **_group(TEXT, "source_hash", Role.build),
+    **_group(TEXT, "started", Role.run),  # ISO 8601 with the offset from UTC
+    **_group(NUMBER, "duration_s", Role.run),
     **_group(INTEGER, "trials_wanted"),  # of the study in all, by the sweep that ran this one
-    **_group(NUMBER, "gpu_s gpu_wait_s"),  # on the GPU's worker; how long that had nothing to do before
+    **_group(NUMBER, "gpu_s gpu_wait_s", Role.queue),  # on the GPU's worker; how long that had nothing to do before
     **_group(TEXT, "driver gpu_notes"),  # gpu_notes: throttling, other processes
     **_group(INTEGER, "clock_mhz"),  # of the compute units, just after timing
 }
-COLUMNS: Mapping[str, str] = {**IDENTITY, **CONFIG, **VERDICT, **TIMES, **COMPILED, **CHECKED, **ORIGIN, **EXECUTED}
+FACTS: Mapping[str, Column] = {**TIMES, **COMPILED, **CHECKED, **ORIGIN, **EXECUTED}  # what an evaluation fills
+COLUMNS: Mapping[str, str] = {
+    name: column.dtype for name, column in {**IDENTITY, **CONFIG, **VERDICT, **FACTS}.items()
+}  # fmt: skip
+
+
+def facts_without(*roles: Role) -> list[str]:
+    """Columns that an evaluation fills, but for those of ``roles``."""
+    return [name for name, column in FACTS.items() if column.role not in roles]
+
 
 _SUFFIX_UNITS = {
     "_us": "us", "_s": "s", "_bytes": "B", "_gbs": "GB/s", "tflops": "TFLOP/s", "_mhz": "MHz", "_fraction": "1",

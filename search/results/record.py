@@ -10,12 +10,11 @@ from typing import Any
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from search.evaluation import Candidate, Evaluation, Point, Value
-from search.results.columns import CHECKED, COLUMNS, COMPILED, EXECUTED, FLAG, INTEGER, ORIGIN, TEXT, TIMES
+from search.results.columns import COLUMNS, FACTS, FLAG, INTEGER, TEXT
 
 RECORD = "record"  # the user attribute of a trial
 FINAL = "final"  # that of one which repeats another in the finals of its study
 Record = dict[str, Value]
-_FACTS = {**TIMES, **COMPILED, **CHECKED, **EXECUTED, **ORIGIN}
 
 
 def make_record(
@@ -68,11 +67,11 @@ def make_record(
 
 def _fact(name: str, value: Value) -> Value:
     """``value`` as the column's JSON type; None where it says nothing."""
-    if name not in _FACTS:
+    if name not in FACTS:
         raise ValueError(f"{name!r} is not a results column that an evaluation fills; see search.results.COLUMNS")
     if value is None or (isinstance(value, Real) and not math.isfinite(value)):
         return None
-    dtype = _FACTS[name]
+    dtype = FACTS[name].dtype
     if dtype == TEXT and isinstance(value, str):
         return value
     if dtype == FLAG and (isinstance(value, bool) or type(value).__name__ == "bool"):  # NumPy's bool is no bool

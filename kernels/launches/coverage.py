@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,68 @@ class Coverage(Protocol):
     def extent(self, rows: range, columns: range) -> tuple[range, range]:
         """Rows and columns of C that these workgroups touch, which earlier launches must have made."""
         ...
+
+    def grid_of(self, M: int, N: int) -> GridIndex:
+        """The only grid whose workgroups do each part of the work on C [M, N] exactly once."""
+        ...
+
+
+@runtime_checkable
+class TiledCoverage(Coverage, Protocol):
+    """The coverage of a kernel that works on whole tiles of C, one or more workgroups each."""
+
+    @property
+    def BLOCK_M(self) -> int:
+        """Rows of a tile."""
+        ...
+
+    @property
+    def BLOCK_N(self) -> int:
+        """Columns of a tile."""
+        ...
+
+    @property
+    def num_m(self) -> int:
+        """Tile rows."""
+        ...
+
+    @property
+    def num_n(self) -> int:
+        """Tile columns."""
+        ...
+
+    def tiles(self) -> tuple[Indices, ...]:
+        """(tile row, tile column) of every workgroup, and perhaps its split, in the order x fastest, then y."""
+        ...
+
+
+def grid_fault(coverage: Coverage, grid: GridIndex, M: int, N: int) -> str | None:
+    """Why the workgroups of ``grid`` do not cover C [M, N] exactly once; None: they do.
+
+    Only integers are looked at; nothing is executed.
+    """
+    needed = coverage.grid_of(M, N)
+    if grid != needed:
+        return f"its grid is {grid}, C [{M}, {N}] needs {needed}"
+    if coverage.extent(range(M), range(N)) != (range(M), range(N)):
+        return f"its tiles reach {coverage.extent(range(M), range(N))} of C [{M}, {N}]"
+    return _repetition(coverage) if isinstance(coverage, TiledCoverage) else None
+
+
+def _repetition(coverage: TiledCoverage) -> str | None:
+    """Why the workgroups of a tiled coverage do not take each tile, and each split of it, once."""
+    tile_m, tile_n, *split = coverage.tiles()
+    tiles = coverage.num_m * coverage.num_n
+    part = tile_m * coverage.num_n + tile_n + (split[0] * tiles if split else 0)
+    inside = (tile_m >= 0) & (tile_m < coverage.num_m) & (tile_n >= 0) & (tile_n < coverage.num_n)
+    if not inside.all():
+        return f"workgroup {int(inside.argmin())} takes a tile that C does not have"
+    times = np.bincount(part, minlength=tiles)
+    if (times == 1).all():
+        return None
+    first = int((times != 1).argmax())
+    place = (first % tiles // coverage.num_n, first % coverage.num_n)
+    return f"{int(times[first])} workgroups take part {first // tiles} of tile {place}, not one"
 
 
 @dataclass(frozen=True)
@@ -58,18 +121,11 @@ class TileCoverage:
 
     def tiles(self) -> tuple[Indices, Indices, Indices]:
         """(tile row, tile column, split) of every workgroup, in the order x fastest, then y."""
-        tiles = self.num_m * self.num_n
-        total = tiles * self.split_k
-        linear = np.arange(total)
-        if self.num_xcds > 1:
-            xcd = linear % self.num_xcds
-            share, rest = divmod(total, self.num_xcds)
-            linear = xcd * share + np.minimum(xcd, rest) + linear // self.num_xcds
-        pid, split = linear % tiles, linear // tiles
-        group = self.GROUP_M * self.num_n
-        first = pid // group * self.GROUP_M
-        height = np.minimum(self.num_m - first, self.GROUP_M)
-        return first + pid % group % height, pid % group // height, split
+        return _tiles(self)
+
+    def grid_of(self, M: int, N: int) -> GridIndex:
+        """Tiles in x, splits in y."""
+        return -(-M // self.BLOCK_M) * -(-N // self.BLOCK_N), self.split_k, 1
 
     def workgroups(self, rows: range, columns: range) -> tuple[GridIndex, ...]:
         """All splits of the tiles that meet the region."""
@@ -86,6 +142,22 @@ class TileCoverage:
     def extent(self, rows: range, columns: range) -> tuple[range, range]:
         """The region grown to whole tiles."""
         return _grown(rows, self.BLOCK_M, self.M), _grown(columns, self.BLOCK_N, self.N)
+
+
+@lru_cache(maxsize=8)
+def _tiles(c: TileCoverage) -> tuple[Indices, Indices, Indices]:
+    tiles = c.num_m * c.num_n
+    total = tiles * c.split_k
+    linear = np.arange(total)
+    if c.num_xcds > 1:
+        xcd = linear % c.num_xcds
+        share, rest = divmod(total, c.num_xcds)
+        linear = xcd * share + np.minimum(xcd, rest) + linear // c.num_xcds
+    pid, split = linear % tiles, linear // tiles
+    group = c.GROUP_M * c.num_n
+    first = pid // group * c.GROUP_M
+    height = np.minimum(c.num_m - first, c.GROUP_M)
+    return first + pid % group % height, pid % group // height, split
 
 
 @dataclass(frozen=True)
@@ -111,6 +183,10 @@ class RowCoverage:
     def extent(self, rows: range, columns: range) -> tuple[range, range]:
         """The region itself: these workgroups read A only."""
         return rows, columns
+
+    def grid_of(self, M: int, N: int) -> GridIndex:
+        """Tiles of A in x."""
+        return -(-M // self.BLOCK_M) * -(-self.K // self.BLOCK_K), 1, 1
 
 
 QUANTIZE_COLUMNS = 256  # of A, that a workgroup of hip/quantize.hip works on side by side
@@ -174,6 +250,10 @@ class QuantizeCoverage:
         """The region itself: these workgroups read A only."""
         return rows, columns
 
+    def grid_of(self, M: int, N: int) -> GridIndex:
+        """Tiles of A in x."""
+        return replace(self, M=M).grid
+
 
 @dataclass(frozen=True)
 class FlatCoverage:
@@ -199,6 +279,10 @@ class FlatCoverage:
         """The region itself: these workgroups read nothing."""
         return rows, columns
 
+    def grid_of(self, M: int, N: int) -> GridIndex:
+        """Runs in x."""
+        return -(-M * N // self.block), 1, 1
+
 
 def _grown(span: range, block: int, extent: int) -> range:
     return range(span.start // block * block, min(-(-span.stop // block) * block, extent))
@@ -218,3 +302,7 @@ class WholeCoverage:
     def extent(self, rows: range, columns: range) -> tuple[range, range]:
         """All of C."""
         return range(self.M), range(self.N)
+
+    def grid_of(self, M: int, N: int) -> GridIndex:
+        """One workgroup."""
+        return 1, 1, 1

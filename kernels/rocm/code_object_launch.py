@@ -5,7 +5,7 @@ Source: the kernels' disassembly (AITER 0.1.7), confirmed by executing every one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -123,6 +123,10 @@ class CodeObjectCoverage:
         wanted = _meets(tile_m, self.code_object.tile_m, rows) & _meets(tile_n, self.code_object.tile_n, columns)
         found = np.flatnonzero(wanted).tolist()
         return tuple((index % num_n, index // num_n, z) for z in range(slices) for index in found)
+
+    def grid_of(self, M: int, N: int) -> GridIndex:
+        """Tile columns in x, tile rows in y, slices of K in z."""
+        return launch_grid(replace(self.shape, M=M, N=N), self.code_object, self.log2_k_split)
 
     def extent(self, rows: range, columns: range) -> tuple[range, range]:
         """The region grown to whole tiles."""

@@ -1,7 +1,12 @@
-"""Random operands of one shape for the simulator, filled in only where somebody reads them.
+"""Operands of one shape that hurt, filled in only where somebody reads them, and what must come out.
 
 The arrays have the real extents, so that every stride and range check is the real one, but a large weight costs
 only the rows that the chosen tiles read.
+
+What hurts is at every M from 1 on. Blocks of A go from denormal numbers to the largest of bf16, with the scales of B
+shifted the other way, from byte 254 to byte 0: so every product weighs the same, and what is lost at either end shows.
+The first row holds an Inf; where M is small, a second set of operands holds NaN there (a NaN takes its whole row of C
+with it). One row of B in each 32 has a NaN scale.
 """
 
 from __future__ import annotations
@@ -16,21 +21,35 @@ import torch
 from kernels.mxfp4.layouts import padded_scale_shape, shuffle_scales, unshuffle_weight
 from kernels.mxfp4.numerics import Mxfp4Tensor, quantize
 from kernels.problem import BLOCK, GemmShape
+from search.gate.tolerance import bf16_sum_bound, fp32_sum_bound
 
 Array = npt.NDArray[Any]
 ROWS = 32  # a block of rows: a row group of the shuffled scales, two of the shuffled weight
-# Scales differ, so that one from a wrong block shows, but little: products of codes are multiples of 2**-2, and with
-# about 10 bits of range in the scales the sums of 10**4 products stay within the 24 bits of fp32, exact in any order.
+# Scales differ, so that one from a wrong block shows, but little: products are multiples of one quantum, and the sum
+# of the magnitudes of K of them stays within the 24 bits of fp32 (search.gate.tolerance), so that it is exact in any
+# order, and one step of bf16 is an error.
 SCALE_BYTES = (125, 129)
-MAGNITUDES = (-1, 1)  # exponents of the blocks of A
-PEAK = 8.0  # what one element of half of the blocks is multiplied by: it alone decides the scale, so none may be missed
-ZERO_BLOCKS = 1 / 32  # of A: their scale is that of no value
-# Of each 32 rows of A six hold one NaN (the smallest) or Inf in their first, middle or last block, which are different
-# code where loops are pipelined: row, third of K, bits. A NaN makes its row of C NaN, an Inf counts as 6 * 2**127.
-INF, LARGE = 0x7F80, 0x7BC0  # LARGE: 1.5 * 2**120
-SPECIALS = ((5, 0, 0x7F80), (9, 0, 0x7F81), (14, 1, 0xFF80), (19, 1, 0xFF81), (26, 2, 0x7F80), (29, 2, 0x7F81))
+EXACT_K = 1 << 15  # from here on all scales of B are alike, or the sums would not be exact
+EXPONENTS = (0, 1, 2)  # of the largest element of a block of A
 POISON = 0xFF  # E8M0 NaN
+POISON_A = 0xFFFF  # between the rows of a strided A: NaN
+INF, NAN = 0x7F80, 0x7F81  # the smallest NaN
 KEPT = 64  # references of a shape: tiles of the same size come again and again
+KEPT_BLOCKS = 16  # of 32 dequantised rows, of each operand
+
+# Significands of the largest element of a block, as the 7 bits of bf16: the rules of quantisation differ at 1.5 and
+# 1.75. A block takes the entry (its number + its row) modulo the length, so the first ones are there at every K and M.
+ZERO, NEGATIVE_ZERO, ANY = -1, -2, -3
+PEAKS = (0x60, 0x40, 0x7F, ZERO, 0x41, 0x5F, NEGATIVE_ZERO, 0x00, *[ANY] * 8)
+# Shifts of the exponents of a group of 32 columns of A, and the other way of its scales of B; the smallest blocks of A
+# are denormal, the largest end where bf16 ends. An arithmetic that scales before it multiplies is spared the ends.
+SHIFTS = {True: 125, False: 90}
+TINY_EXPONENTS = (-124, -126, -127, -128)  # denormal below -126; quantised at the smallest scale below -124
+# Of each 32 rows three hold a NaN and four an Inf, in their first, middle or last block, which are different code
+# where loops are pipelined: row, third of K, bits. The Inf goes to the nearest block whose scales of B are small.
+SPECIALS = ((0, 2, INF), (5, 0, INF), (9, 0, NAN), (14, 1, 0xFF80), (19, 1, 0xFF81), (26, 2, INF), (29, 2, NAN))
+FIRST_NAN = 9  # row; with fewer rows a second set of operands is needed
+NAN_FIRST = ((0, 0, NAN), (1, 1, 0xFF81), (2, 2, NAN))  # of that second set
 
 
 @dataclass
@@ -40,30 +59,45 @@ class GateInputs:
     Args:
         shape: Problem.
         seed: Of the random values.
-        infinite: A holds Inf; otherwise large numbers in its place, for arithmetic that scales before it multiplies and
-            so overflows: 6 * 2**127 is no fp32.
-        a: [M, K] bf16 as uint16.
+        extreme: To the ends of bf16 and E8M0, and with Inf; otherwise milder, for arithmetic that scales before it
+            multiplies and so overflows: 6 * 2**127 is no fp32.
+        nan_first: NaN in the first rows instead.
+        stride: Elements from one row of A to the next, NaN between the rows; None: K.
+        a: bf16 as uint16, M rows of K elements, ``stride`` apart, flat.
         b: [N, K // 2] shuffled codes.
         b_scale: [pad256(N), pad8(K // 32)] shuffled scales; pads hold 0xFF.
     """
 
     shape: GemmShape
     seed: int
-    infinite: bool = True
+    extreme: bool = True
+    nan_first: bool = False
+    stride: int | None = None
     a: Array = field(init=False)
     b: Array = field(init=False)
     b_scale: Array = field(init=False)
     _a_done: set[int] = field(default_factory=set)
     _b_done: set[int] = field(default_factory=set)
     _scales: dict[int, Array] = field(default_factory=dict)
-    _references: dict[tuple[range, range], torch.Tensor] = field(default_factory=dict)
+    _values: dict[tuple[str, int], torch.Tensor] = field(default_factory=dict)
+    _expected: dict[tuple[range, range, int | None], Expected] = field(default_factory=dict)
+    _shifts: Array = field(init=False)
 
     def __post_init__(self) -> None:
         """Reserve the arrays."""
         M, N, K = self.shape.M, self.shape.N, self.shape.K
-        self.a = np.zeros((M, K), np.uint16)
+        stride = self.stride or K
+        self.a = np.zeros((M - 1) * stride + K, np.uint16)
         self.b = np.zeros((N, K // 2), np.uint8)
         self.b_scale = np.zeros(padded_scale_shape(N, K // BLOCK), np.uint8)
+        self._shifts = SHIFTS[self.extreme] * group_kinds(K // BLOCK, np.random.default_rng((self.seed, 2)))
+
+    @property
+    def rows(self) -> Array:
+        """A as [M, K], a view."""
+        stride = (self.stride or self.shape.K) * self.a.itemsize
+        shape = (self.shape.M, self.shape.K)
+        return np.lib.stride_tricks.as_strided(self.a, shape, (stride, self.a.itemsize))
 
     def fill(self, rows: range, columns: range) -> None:
         """Make the operands of these rows and columns of C real; scale rows up to the tile's padding too."""
@@ -76,20 +110,30 @@ class GateInputs:
 
     def _fill_a(self, block: int) -> None:
         self._a_done.add(block)
-        part = self.a[block * ROWS : (block + 1) * ROWS]
         random = np.random.default_rng((self.seed, 0, block))
-        low, high = MAGNITUDES
-        groups = (len(part), self.shape.K // BLOCK)
-        magnitude = np.exp2(random.integers(low, high + 1, groups)) * (random.random(groups) >= ZERO_BLOCKS)
-        values = random.standard_normal((*groups, BLOCK)) * magnitude[..., None]
-        peaks = random.random((*groups, BLOCK)).argmax(axis=2)[..., None] == np.arange(BLOCK)
-        values *= np.where(peaks & (random.random((*groups, 1)) < 0.5), PEAK, 1.0)
-        part[...] = torch.from_numpy(values.reshape(part.shape)).to(torch.bfloat16).view(torch.uint16).numpy()
-        places = (0, self.shape.K // 2, self.shape.K - BLOCK)
-        for row, place, bits in SPECIALS:
-            if row < len(part):
-                finite = LARGE | bits & 0x8000 if bits & 0x7FFF == INF else bits
-                part[row, places[place] + random.integers(BLOCK)] = bits if self.infinite else finite
+        rows = self.rows[block * ROWS : (block + 1) * ROWS]
+        if self.stride is not None:
+            self.a[block * ROWS * self.stride :][: ROWS * self.stride] = POISON_A
+        numbers = np.arange(len(rows)) + block * ROWS
+        rows[...] = _blocks(numbers, self._shifts, random).reshape(rows.shape)
+        for row, place, bits in NAN_FIRST if self.nan_first else SPECIALS:
+            if row < len(rows):
+                group = self._group(place, infinite=bits & 0x7FFF == INF)
+                rows[row, group * BLOCK + random.integers(BLOCK)] = self._special(bits)
+
+    def _group(self, place: int, *, infinite: bool) -> int:
+        """Group of 32 columns at the start, in the middle or at the end; for an Inf the nearest with small scales."""
+        groups = len(self._shifts)
+        wanted = (0, groups // 2, groups - 1)[place]
+        if not infinite:
+            return wanted
+        small = np.flatnonzero(self._shifts > 0)
+        return int(small[np.abs(small - wanted).argmin()])
+
+    def _special(self, bits: int) -> int:
+        if self.extreme or bits & 0x7FFF != INF:
+            return bits
+        return (127 + SHIFTS[False] + EXPONENTS[-1]) << 7 | 0x40 | bits & 0x8000
 
     def _fill_b(self, block: int) -> None:
         self._b_done.add(block)
@@ -97,32 +141,103 @@ class GateInputs:
         part = self.b[block * ROWS : (block + 1) * ROWS]
         part[...] = random.integers(0, 256, part.shape, np.uint8)
         natural = np.full((ROWS, self.b_scale.shape[1]), POISON, np.uint8)
-        natural[: len(part), : self.shape.K // BLOCK] = random.integers(
-            SCALE_BYTES[0], SCALE_BYTES[1] + 1, (len(part), self.shape.K // BLOCK), np.uint8
-        )
+        groups = len(self._shifts)
+        low, high = SCALE_BYTES if self.shape.K < EXACT_K else (127, 127)
+        scales = random.integers(low, high + 1, (len(part), groups)) - self._shifts
+        natural[: len(part), :groups] = scales
+        if len(part) and self.extreme:
+            natural[random.integers(len(part)), random.integers(groups)] = POISON
         self._scales[block] = natural
         padded = np.zeros((256, natural.shape[1]), np.uint8)
         padded[:ROWS] = natural
         shuffled = shuffle_scales(torch.from_numpy(padded))[:ROWS].numpy()
         self.b_scale[block * ROWS : (block + 1) * ROWS] = shuffled
 
-    def reference(self, rows: range, columns: range) -> torch.Tensor:
-        """C [rows, columns] in float64, not to be changed; the region must have been filled."""
-        known = self._references.get((rows, columns))
-        if known is None:
+    def expected(self, rows: range, columns: range, bf16_slice_k: int | None = None) -> Expected:
+        """What must come out at C [rows, columns], which must have been filled; not to be changed."""
+        key = (rows, columns, bf16_slice_k)
+        if key not in self._expected:
             a, b = self.values(rows, columns)
-            known = self._references[rows, columns] = a @ b.T
-            if len(self._references) > KEPT:
-                del self._references[next(iter(self._references))]
-        return known
+            bound = fp32_sum_bound(a, b) if bf16_slice_k is None else bf16_sum_bound(a, b, bf16_slice_k)
+            self._expected[key] = Expected(a @ b.T, bound)
+            _forget(self._expected, KEPT)
+        return self._expected[key]
 
     def values(self, rows: range, columns: range) -> tuple[torch.Tensor, torch.Tensor]:
         """Float64 values of the quantised rows [R, K] of A and of the rows [C, K] of B behind ``columns`` of C."""
-        a = torch.from_numpy(self.a[rows.start : rows.stop]).view(torch.bfloat16)
-        first, last = columns.start // ROWS, -(-columns.stop // ROWS)
-        codes = unshuffle_weight(torch.from_numpy(self.b[first * ROWS : last * ROWS]))
-        groups = self.shape.K // BLOCK
-        scales = np.concatenate([self._scales[block] for block in range(first, last)])[: len(codes), :groups]
-        weight = Mxfp4Tensor(codes, torch.from_numpy(np.ascontiguousarray(scales))).dequantize(torch.float64)
-        chosen = weight[columns.start - first * ROWS : columns.stop - first * ROWS]
-        return quantize(a).dequantize(torch.float64), chosen
+        return self._span("a", rows), self._span("b", columns)
+
+    def _span(self, operand: str, span: range) -> torch.Tensor:
+        first, last = span.start // ROWS, -(-span.stop // ROWS)
+        blocks = torch.cat([self._block(operand, block) for block in range(first, last)])
+        return blocks[span.start - first * ROWS : span.stop - first * ROWS]
+
+    def _block(self, operand: str, block: int) -> torch.Tensor:
+        key = (operand, block)
+        if key not in self._values:
+            self._values[key] = self._a_values(block) if operand == "a" else self._b_values(block)
+            _forget(self._values, 2 * KEPT_BLOCKS)
+        return self._values[key]
+
+    def _a_values(self, block: int) -> torch.Tensor:
+        rows = torch.from_numpy(self.rows[block * ROWS : (block + 1) * ROWS]).view(torch.bfloat16)
+        return quantize(rows).dequantize(torch.float64)
+
+    def _b_values(self, block: int) -> torch.Tensor:
+        codes = unshuffle_weight(torch.from_numpy(self.b[block * ROWS : (block + 1) * ROWS]))
+        scales = np.ascontiguousarray(self._scales[block][: len(codes), : len(self._shifts)])
+        return Mxfp4Tensor(codes, torch.from_numpy(scales)).dequantize(torch.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """A region of C.
+
+    Args:
+        reference: Float64 [R, C].
+        bound: Largest error of a sum before it is rounded to bf16 [R, C], float64.
+    """
+
+    reference: torch.Tensor
+    bound: torch.Tensor
+
+
+def _forget(kept: dict[Any, Any], count: int) -> None:
+    """Drop the oldest entry beyond ``count``."""
+    if len(kept) > count:
+        del kept[next(iter(kept))]
+
+
+def group_kinds(groups: int, random: np.random.Generator) -> Array:
+    """Of each group of 32 columns: 1 where A is huge and the scales of B small, -1 the other way, 0 neither.
+
+    Huge ones are at both ends and in the middle, tiny ones behind the first: loops treat these as special.
+    """
+    kinds = random.choice([0, -1, 1], groups, p=[0.6, 0.25, 0.15])
+    kinds[[0, -1]] = 1
+    if groups >= 8:
+        kinds[groups // 2] = 1
+    kinds[0 if groups == 2 else 1] = -1
+    if groups >= 4:
+        kinds[2] = 0
+    return np.asarray(kinds)
+
+
+def _blocks(numbers: Array, shifts: Array, random: np.random.Generator) -> Array:
+    """Rows ``numbers`` of A as bits [R, groups, 32]: see :data:`PEAKS`, :data:`SHIFTS`."""
+    shape = (len(numbers), len(shifts))
+    kind = np.take(PEAKS, (numbers[:, None] + random.permutation(len(shifts))) % len(PEAKS))
+    exponent = random.choice(EXPONENTS, shape) + shifts
+    if SHIFTS[True] in shifts:
+        tiny = np.take(TINY_EXPONENTS, (numbers[:, None] + np.arange(len(shifts))) % len(TINY_EXPONENTS))
+        exponent = np.where(shifts < 0, tiny, exponent)
+    significand = 1 + np.where(kind >= 0, kind, random.integers(0, 128, shape)) / 128
+    peak = np.ldexp(significand, exponent)
+    alone = random.random(shape) < 0.5  # the largest element alone decides the scale: it may not be missed
+    others = np.clip(random.standard_normal((*shape, BLOCK)) / 2, -0.99, 0.99)
+    values = np.ldexp(others, (exponent - 2 * alone)[..., None])
+    place = random.integers(0, BLOCK, shape)[..., None] == np.arange(BLOCK)
+    sign = np.where(random.random(shape) < 0.5, -1.0, 1.0)
+    values = np.where(place, (sign * peak)[..., None], values)
+    values = np.where((kind == ZERO)[..., None], 0.0, np.where((kind == NEGATIVE_ZERO)[..., None], -0.0, values))
+    return torch.from_numpy(values).to(torch.bfloat16).view(torch.uint16).numpy()

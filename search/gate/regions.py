@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from kernels.launches.coverage import Coverage, TileCoverage
-from kernels.launches.program import Program
+from kernels.launches.coverage import TiledCoverage
+from kernels.launches.program import Buffer, Program
 from kernels.problem import GemmShape
-from kernels.rocm.code_object_launch import CodeObjectCoverage
 
-SEED = 7  # of the random tile
 MULTIPLICATIONS = 3e8  # of all tiles together, at most, unless a single tile has more
+MAX_TILES = 8  # more show little that is new
 CHECKED_ROWS, CHECKED_COLUMNS = 64, 64  # of a tile, where a further kernel writes the output
-
-
-class TiledCoverage(Coverage, Protocol):
-    """The coverage of a GEMM: whole tiles of C, one or more workgroups each."""
-
-    @property
-    def BLOCK_M(self) -> int:
-        """Rows of a tile."""
-        ...
-
-    @property
-    def BLOCK_N(self) -> int:
-        """Columns of a tile."""
-        ...
-
-    @property
-    def num_m(self) -> int:
-        """Tile rows."""
-        ...
-
-    @property
-    def num_n(self) -> int:
-        """Tile columns."""
-        ...
+WRAPS = (1 << 31, 1 << 32, 1 << 33)  # bytes, where offsets of bytes, or of elements of 2 or 4, no longer fit 32 bits
+Tile = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -54,7 +32,7 @@ def choose_regions(program: Program, shape: GemmShape) -> tuple[list[Region], li
 
     A launch touches whole tiles of its own, so the launches before it must cover these.
     """
-    tiles = _choose_tiles(gemm_coverage(program), shape)
+    tiles = _choose_tiles(program, gemm_coverage(program), shape)
     fused = "b" in program.calls[-1].args.values()
     checked = tiles if fused else [_window(tile) for tile in tiles]
     touched: list[list[Region]] = []
@@ -65,21 +43,49 @@ def choose_regions(program: Program, shape: GemmShape) -> tuple[list[Region], li
     return checked, touched
 
 
-def _choose_tiles(coverage: TiledCoverage, shape: GemmShape) -> list[Region]:
-    """Tiles to compute, as many as are affordable: both tails, the first, each tail alone, another."""
+def _choose_tiles(program: Program, coverage: TiledCoverage, shape: GemmShape) -> list[Region]:
+    """Tiles to compute, as many as are affordable: both tails, where 32 bits end, the first, tails, any others.
+
+    The others are drawn by the candidate, so that a search sees many places of one tiling.
+    """
     last_m, last_n = coverage.num_m - 1, coverage.num_n - 1
-    random = np.random.default_rng((SEED, coverage.num_m, coverage.num_n))
-    wanted = [(last_m, last_n), (0, 0), (last_m, 0), (0, last_n)]
-    wanted.append((_between(random, coverage.num_m), _between(random, coverage.num_n)))
+    random = np.random.default_rng(_fingerprint(program))
+    needed = [(last_m, last_n), *_wrapping_tiles(program, coverage, shape)]
+    wanted = [*needed, (0, 0), (last_m, 0), (0, last_n)]
+    wanted += [(_between(random, coverage.num_m), _between(random, coverage.num_n)) for _ in range(MAX_TILES)]
     affordable = int(MULTIPLICATIONS / (coverage.BLOCK_M * coverage.BLOCK_N * shape.K))
-    chosen = list(dict.fromkeys(wanted))[: max(1, affordable)]
+    count = min(max(len(set(needed)), affordable), MAX_TILES)
     return [
         Region(
             range(m * coverage.BLOCK_M, min((m + 1) * coverage.BLOCK_M, shape.M)),
             range(n * coverage.BLOCK_N, min((n + 1) * coverage.BLOCK_N, shape.N)),
         )
-        for m, n in chosen
+        for m, n in list(dict.fromkeys(wanted))[:count]
     ]
+
+
+def _fingerprint(program: Program) -> int:
+    """A number of the candidate's own: the same on every machine."""
+    facts = [(c.name, c.grid, dict(c.args), dict(c.constexprs), dict(c.options)) for c in program.calls]
+    return zlib.crc32(repr(facts).encode())
+
+
+def _wrapping_tiles(program: Program, coverage: TiledCoverage, shape: GemmShape) -> Iterator[Tile]:
+    """The tiles behind whose operands or results an offset passes the end of 32 bits."""
+    for buffer in program.buffers:
+        for wrap in WRAPS:
+            if buffer.bytes > wrap:
+                row, column = _place(buffer, wrap, shape)
+                yield row // coverage.BLOCK_M, column // coverage.BLOCK_N
+
+
+def _place(buffer: Buffer, byte: int, shape: GemmShape) -> tuple[int, int]:
+    """Row and column of C that depend on ``byte`` of the buffer."""
+    item = byte // (buffer.bytes // int(np.prod(buffer.shape)))
+    row, column = item // buffer.shape[-1], item % buffer.shape[-1]
+    if buffer.name.startswith("b"):
+        return 0, min(row, shape.N - 1)
+    return min(row % buffer.shape[-2], shape.M - 1), column if buffer.shape[-1] == shape.N else 0
 
 
 def _between(random: np.random.Generator, count: int) -> int:
@@ -98,7 +104,7 @@ def gemm_coverage(program: Program) -> TiledCoverage:
         ValueError: There is no such launch, or nobody knows which workgroup of it computes what.
     """
     for call in program.calls:
-        if "b" in call.args.values() and isinstance(call.coverage, (TileCoverage, CodeObjectCoverage)):
+        if "b" in call.args.values() and isinstance(call.coverage, TiledCoverage):
             return call.coverage
     raise ValueError("the program has no launch that reads the weight")
 

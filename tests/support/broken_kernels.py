@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from kernels.triton.quantize import quantize_tile
-from kernels.triton.tiles import load_scale_tile, load_weight_tile, store_tile
+from kernels.triton.tiles import load_scale_tile, load_weight_runs, store_tile, unshuffled
 
 
 @triton.jit
@@ -51,10 +51,10 @@ def broken_gemm_kernel(
         a = tl.load(a_ptr + offs_m[:, None] * stride_am + (k + offs_k)[None, :], mask=inside, other=0.0)
         if MISTAKE == "unrounded":
             a = tl.where(tl.abs(a) < 0.3, 0.0, a)
-        b = load_weight_tile(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, "", False)
+        runs = load_weight_runs(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, "", False)
         b_scale = load_scales(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, MISTAKE)
         codes, scale = quantize_tile(a, BLOCK_M, BLOCK_K, "hardware")
         if MISTAKE == "swapped_codes":
             codes = (codes >> 4) | (codes << 4)
-        acc = tl.dot_scaled(codes, scale, "e2m1", b, b_scale, "e2m1", acc)
+        acc = tl.dot_scaled(codes, scale, "e2m1", unshuffled(runs, BLOCK_N, BLOCK_K), b_scale, "e2m1", acc)
     store_tile(acc, out_ptr, stride_om, pid_m, pid_n, 0, M, N, BLOCK_M, BLOCK_N, "out", False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from search.gfx950.simulator.state.memory import Buffer, GlobalMemory
 from search.gfx950.simulator.state.recording import Recording
 from search.gfx950.simulator.state.registers import EXEC, SGPR
 from search.gfx950.simulator.state.state import LANES, Environment, WaveGroup, initial_group
+from search.gfx950.simulator.state.stores import StoredRuns
 
 Array = NDArray[Any]
 Value = Array | Buffer | int | float
@@ -89,12 +90,16 @@ class SimulationResult:
         histogram: Executed instructions.
         workgroups: Workgroups that ran.
         recording: Executed blocks and what memory instructions touched.
+        stores: Where stores and atomics went, by name of the argument.
+        wave_workgroup: Position in ``workgroups`` of each wave.
     """
 
     findings: tuple[Finding, ...]
     histogram: Histogram
-    workgroups: tuple[tuple[int, int, int], ...] = field(default=())
-    recording: Recording = field(default_factory=Recording)
+    workgroups: tuple[tuple[int, int, int], ...]
+    recording: Recording
+    stores: Mapping[str, StoredRuns]
+    wave_workgroup: Array
 
     @property
     def clean(self) -> bool:
@@ -148,7 +153,9 @@ def simulate(
     machine = Machine(kernel.program, env, budget)
     with np.errstate(all="ignore"):
         machine.run(_start(kernel, launch, env))
-    return SimulationResult(tuple(env.findings.values()), _histogram(kernel, env, machine), chosen, env.recording)
+    stores = {region.name: region.log.runs() for region in memory.regions}
+    histogram = _histogram(kernel, env, machine)
+    return SimulationResult(tuple(env.findings.values()), histogram, chosen, env.recording, stores, wave_workgroup)
 
 
 def _grid(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:

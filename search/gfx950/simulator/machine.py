@@ -71,8 +71,7 @@ class Machine:
                 return self._fell_off(group)
             last = self._run_block(group, stop)
             if last.control is Control.END:
-                self._ended[group.waves] = True
-                return []
+                return self._end(group)
             if last.control is Control.BARRIER:
                 group.at_barrier = True
                 return [group]
@@ -115,6 +114,14 @@ class Machine:
         away, on = group.take(np.flatnonzero(taken)), group.take(np.flatnonzero(~taken))
         away.pc = instruction.target
         return [away, on]
+
+    def _end(self, group: WaveGroup) -> list[WaveGroup]:
+        pending = [entry for operation in group.tracking.queues["vm"] for entry in operation.entries]
+        if any(entry.complete is not None for entry in pending):
+            detail = "a load into LDS, which another workgroup may own by then, has not been waited for"
+            self.env.report(FindingKind.LDS_LOAD_AT_END, group, None, detail)
+        self._ended[group.waves] = True
+        return []
 
     def _fell_off(self, group: WaveGroup) -> list[WaveGroup]:
         self.env.report(FindingKind.RAN_OFF_END, group, None, "the program counter left the kernel")

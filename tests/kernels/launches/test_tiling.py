@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.launches.coverage import FlatCoverage, QuantizeCoverage, RowCoverage, TileCoverage
+from kernels.launches.coverage import (
+    Coverage,
+    FlatCoverage,
+    GridIndex,
+    Indices,
+    QuantizeCoverage,
+    RowCoverage,
+    TileCoverage,
+    grid_fault,
+)
 
 coverages = st.builds(
     TileCoverage,
@@ -96,3 +107,48 @@ def test_every_workgroup_of_the_quantiser_is_needed_by_some_row(M: int, threads:
     coverage = QuantizeCoverage(M, 576, threads, groups, vector)
     assert ids(coverage, range(M)) == list(range(coverage.grid[0]))
     assert sorted({x for row in range(M) for x in ids(coverage, range(row, row + 1))}) == list(range(coverage.grid[0]))
+
+
+@given(coverages)
+def test_the_grid_that_a_kernel_needs_has_no_fault_and_any_other_has(coverage: TileCoverage) -> None:
+    x, y, z = coverage.grid_of(coverage.M, coverage.N)
+    assert grid_fault(coverage, (x, y, z), coverage.M, coverage.N) is None
+    for other in ((x - 1, y, z), (x + 1, y, z), (x, y + 1, z), (x, y, z + 1)):
+        assert "needs" in (grid_fault(coverage, other, coverage.M, coverage.N) or "")
+
+
+@pytest.mark.parametrize(
+    ("coverage", "needed"),
+    [
+        (RowCoverage(K=576, BLOCK_M=32, BLOCK_K=256), (9, 1, 1)),  # 3 tile rows of 65 x 3 tiles along K
+        (FlatCoverage(N=192, block=2048), (7, 1, 1)),  # 65 * 192 = 12480 elements, 6.1 runs
+        (QuantizeCoverage(65, 576, threads=256, groups=1, vector=8), (27, 1, 1)),  # 8 rows a workgroup, 3 tiles along K
+    ],
+)
+def test_a_launch_over_a_has_a_row_of_workgroups_for_every_row_of_c(coverage: Coverage, needed: GridIndex) -> None:
+    assert grid_fault(coverage, needed, 65, 192) is None
+    assert grid_fault(coverage, (needed[0] - 1, 1, 1), 65, 192) is not None
+
+
+def test_a_coverage_of_fewer_rows_than_c_has_is_a_fault() -> None:
+    # 33 rows need as many tiles of 16 as 48 do: only the reach of the tiles tells.
+    coverage = TileCoverage(M=33, N=64, BLOCK_M=16, BLOCK_N=64)
+    assert "reach" in (grid_fault(coverage, (3, 1, 1), 48, 64) or "")
+
+
+@dataclass(frozen=True)
+class Repeating(TileCoverage):
+    """Every workgroup takes the first tile, or the one behind the last."""
+
+    behind: bool = False
+
+    def tiles(self) -> tuple[Indices, Indices, Indices]:
+        rows, columns, split = super().tiles()
+        return rows * 0 + (self.num_m if self.behind else 0), columns, split
+
+
+def test_a_tile_that_two_workgroups_take_and_one_that_c_does_not_have_are_faults() -> None:
+    two = Repeating(M=32, N=64, BLOCK_M=16, BLOCK_N=64)
+    assert grid_fault(two, (2, 1, 1), 32, 64) == "2 workgroups take part 0 of tile (0, 0), not one"
+    behind = Repeating(M=32, N=64, BLOCK_M=16, BLOCK_N=64, behind=True)
+    assert "does not have" in (grid_fault(behind, (2, 1, 1), 32, 64) or "")

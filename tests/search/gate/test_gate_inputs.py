@@ -1,10 +1,11 @@
-"""search.gate.inputs: operands whose errors show, and their float64 product."""
+"""search.gate.inputs: operands whose errors show, at every M, and their float64 product."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from kernels.mxfp4.layouts import unshuffle_scales
 from kernels.mxfp4.reference import mxfp4_gemm_reference
@@ -13,37 +14,54 @@ from kernels.problem import GemmShape
 from search.gate.inputs import KEPT, GateInputs
 
 SHAPE = GemmShape(40, 192, 320)
+EVERY_M = (1, 2, 5, 40)
 
 
-def filled() -> GateInputs:
-    inputs = GateInputs(SHAPE, 3)
-    inputs.fill(range(40), range(256))
+def filled(shape: GemmShape = SHAPE, **more: bool) -> GateInputs:
+    inputs = GateInputs(shape, 3, **more)
+    inputs.fill(range(shape.M), range(256))
     return inputs
 
 
-def test_reference_of_a_region_is_that_part_of_the_whole_product() -> None:
+def blocks_of(inputs: GateInputs) -> NDArray[np.uint16]:
+    """A as bits [M, groups, 32]."""
+    return inputs.rows.reshape(inputs.shape.M, -1, 32)
+
+
+def largest_of(inputs: GateInputs) -> NDArray[np.uint16]:
+    """Bits of the largest magnitude of each block [M, groups]; NaN is larger than Inf."""
+    return (blocks_of(inputs) & 0x7FFF).max(axis=2)
+
+
+def scales_of(inputs: GateInputs) -> NDArray[np.uint8]:
+    """Scale bytes [N, groups] of B."""
+    N, K = inputs.shape.N, inputs.shape.K
+    padded = (-(-N // 256) * 256, -(-K // 256) * 8)
+    return unshuffle_scales(torch.from_numpy(inputs.b_scale), *padded).numpy()[:N, : K // 32]
+
+
+def test_what_is_expected_of_a_region_is_that_part_of_the_whole_product() -> None:
     inputs = filled()
     weight = PackedWeight(torch.from_numpy(inputs.b), torch.from_numpy(inputs.b_scale), SHAPE.N, SHAPE.K)
-    whole = mxfp4_gemm_reference(torch.from_numpy(inputs.a).view(torch.bfloat16), weight)
-    part = inputs.reference(range(7, 33), range(70, 190))
+    whole = mxfp4_gemm_reference(torch.from_numpy(inputs.rows.copy()).view(torch.bfloat16), weight)
+    part = inputs.expected(range(7, 33), range(70, 190)).reference
     assert torch.equal(part.nan_to_num(1e9), whole[7:33, 70:190].nan_to_num(1e9))
 
 
 def test_a_reference_is_kept_for_a_while_and_comes_out_the_same_afterwards() -> None:
     inputs = filled()
     region = range(7, 33), range(70, 190)
-    first = inputs.reference(*region)
-    assert inputs.reference(*region) is first
+    first = inputs.expected(*region)
+    assert inputs.expected(*region) is first
     for column in range(KEPT):
-        inputs.reference(range(1), range(column, column + 1))
-    again = inputs.reference(*region)
+        inputs.expected(range(1), range(column, column + 1))
+    again = inputs.expected(*region)
     assert again is not first
-    assert torch.equal(again.nan_to_num(1e9), first.nan_to_num(1e9))
+    assert torch.equal(again.reference.nan_to_num(1e9), first.reference.nan_to_num(1e9))
 
 
-def test_every_scale_pad_is_poisoned_and_no_scale_is() -> None:
+def test_every_scale_pad_is_poisoned() -> None:
     scales = unshuffle_scales(torch.from_numpy(filled().b_scale), 256, 16).numpy()  # the padded extents
-    assert (scales[:192, :10] != 0xFF).all()
     assert (scales[192:] == 0xFF).all() and (scales[:, 10:] == 0xFF).all()
 
 
@@ -51,58 +69,108 @@ def test_a_region_has_the_same_values_whatever_else_was_filled() -> None:
     alone = GateInputs(SHAPE, 3)
     alone.fill(range(33, 40), range(64, 128))
     whole = filled()
-    assert np.array_equal(alone.a[32:], whole.a[32:])
+    assert np.array_equal(alone.rows[32:], whole.rows[32:])
     assert np.array_equal(alone.b[64:128], whole.b[64:128])
-    assert not alone.a[:32].any() and not alone.b[:64].any()
+    assert not alone.rows[:32].any() and not alone.b[:64].any()
 
 
-def test_blocks_differ_in_scale_and_some_are_zero() -> None:
-    inputs = GateInputs(GemmShape(64, 64, 2048), 3)
-    inputs.fill(range(64), range(64))
-    blocks = torch.from_numpy(inputs.a).view(torch.bfloat16).float().nan_to_num().abs().reshape(64, 64, 32).amax(dim=2)
-    assert 0 < int((blocks == 0).sum()) < 512
-    assert len(blocks[blocks > 0].log2().round().unique()) >= 4
-    assert len(np.unique(inputs.b_scale)) >= 4
+@pytest.mark.parametrize("M", EVERY_M)
+def test_every_hurtful_significand_is_there_at_every_m(M: int) -> None:
+    largest = largest_of(filled(GemmShape(M, 64, 512)))
+    significands = {int(bits) & 0x7F for bits in largest.flat if 0 < bits < 0x7F80}
+    assert {0x40, 0x60, 0x7F} <= significands  # 1.5, 1.75, 1.9921875
 
 
-@pytest.mark.parametrize("k", [512, 7168])
-def test_sums_are_exact_in_fp32_in_any_order(k: int) -> None:
-    # Every product is a multiple of one quantum; if the sum of magnitudes stays below 2**24 quanta, no order rounds.
-    inputs = GateInputs(GemmShape(16, 64, k), 3)
-    inputs.fill(range(16), range(64))
-    product = inputs.reference(range(5), range(64))
-    assert torch.equal(product, product.float().double())
+@pytest.mark.parametrize("M", EVERY_M)
+def test_blocks_of_zeros_of_either_sign_are_there_at_every_m(M: int) -> None:
+    blocks = blocks_of(filled(GemmShape(M, 64, 512)))
+    assert (blocks == 0).all(axis=2).any()
+    assert (blocks == 0x8000).all(axis=2).any()
+
+
+@pytest.mark.parametrize("K", [64, 128, 512])
+@pytest.mark.parametrize("M", EVERY_M)
+def test_tiny_and_huge_blocks_and_an_inf_are_there_at_every_m_and_k(M: int, K: int) -> None:
+    largest = largest_of(filled(GemmShape(M, 64, K)))
+    exponents = (largest >> 7).astype(int) - 127
+    assert (exponents[largest > 0] <= -124).any()
+    assert (exponents >= 125).any()
+    assert (largest[0] == 0x7F80).any()
+
+
+@pytest.mark.parametrize("M", [4, 40])
+def test_some_blocks_are_denormal(M: int) -> None:
+    largest = largest_of(filled(GemmShape(M, 64, 512)))
+    assert ((largest > 0) & (largest < 0x80)).any()
+
+
+def test_the_scales_of_b_reach_both_ends_and_nan() -> None:
+    scales = scales_of(filled(GemmShape(1, 256, 1024)))
+    assert {0, 254, 255} <= set(scales.flat)
+    assert ((scales == 255).sum(axis=1) <= 1).all() and (scales == 255).sum() == 8  # one row of each 32
+
+
+def test_large_blocks_of_a_meet_small_scales_of_b_so_that_every_product_weighs_the_same() -> None:
+    inputs = filled(GemmShape(40, 64, 1024))
+    exponent = (largest_of(inputs) >> 7).astype(int)
+    scales = scales_of(inputs).astype(int)
+    for group in range(32):
+        usual = scales[:, group][scales[:, group] < 255]
+        seen = exponent[:, group][(exponent[:, group] > 0) & (exponent[:, group] < 255)]
+        assert abs(int(np.median(seen)) + int(np.median(usual)) - 254) <= 5
+
+
+def test_where_the_sum_is_exact_in_any_order_nothing_is_tolerated() -> None:
+    expected = filled(GemmShape(16, 64, 7168)).expected(range(9), range(64))
+    assert float(expected.bound.nan_to_num(0.0).max()) == 0.0
+    finite = expected.reference[:, ~expected.reference.isnan().all(dim=0)]
+    assert torch.equal(finite, finite.float().double())
 
 
 def test_a_nan_at_the_start_the_middle_and_the_end_of_k_makes_its_row_of_the_product_nan() -> None:
     inputs = filled()
-    product = inputs.reference(range(40), range(192))
+    product = inputs.expected(range(40), range(192)).reference
     assert product.isnan().all(dim=1).nonzero().flatten().tolist() == [9, 19, 29]
-    assert int(product.isnan().sum()) == 3 * 192
-    where = torch.from_numpy(inputs.a).view(torch.bfloat16).isnan().nonzero()[:, 1] // 32
+    assert product.isnan().all(dim=0).sum() == 6  # a row of B in each 32 has a NaN scale
+    where = torch.from_numpy(inputs.rows.copy()).view(torch.bfloat16).isnan().nonzero()[:, 1] // 32
     assert where.tolist() == [0, 5, 9]
 
 
-def test_an_inf_at_the_start_the_middle_and_the_end_of_k_dominates_its_row() -> None:
+def test_the_second_set_of_operands_has_nan_in_the_first_row() -> None:
+    inputs = filled(GemmShape(1, 64, 64), nan_first=True)
+    assert inputs.expected(range(1), range(64)).reference.isnan().all()
+
+
+def test_infs_lie_where_the_scales_are_small_and_make_nothing_infinite() -> None:
     inputs = filled()
-    infinite = torch.from_numpy(inputs.a).view(torch.bfloat16).isinf().nonzero()
-    assert [(row, column // 32) for row, column in infinite.tolist()] == [(5, 0), (14, 5), (26, 9), (37, 0)]
-    product = inputs.reference(range(40), range(192)).abs()
-    assert bool((product[5] > 2.0**120).any()) and bool((product[6] < 2.0**20).all())
+    rows, columns = np.nonzero((inputs.rows & 0x7FFF) == 0x7F80)
+    assert rows.tolist() == [0, 5, 14, 26, 32, 37]
+    scales = scales_of(inputs)[:, columns // 32]
+    assert (scales[scales < 255] <= 4).all()
+    product = inputs.expected(range(40), range(192)).reference
+    assert bool((product.nan_to_num(0.0).abs() < 2.0**20).all())
 
 
-def test_large_numbers_stand_for_inf_where_asked() -> None:
-    inputs = GateInputs(SHAPE, 3, infinite=False)
-    inputs.fill(range(40), range(64))
-    values = torch.from_numpy(inputs.a).view(torch.bfloat16)
+def test_milder_operands_hold_no_inf_and_no_scale_at_the_ends() -> None:
+    inputs = filled(SHAPE, extreme=False)
+    values = torch.from_numpy(inputs.rows.copy()).view(torch.bfloat16)
     assert not values.isinf().any() and values.isnan().sum() == 3
-    assert (values.double().abs() == 1.5 * 2.0**120).nonzero()[:, 0].tolist() == [5, 14, 26, 37]
-    assert (values < -1e30).nonzero()[:, 0].tolist() == [14]
+    assert 2.0**91 <= float(values.nan_to_num(0.0).abs().max()) <= 2.0**93
+    assert scales_of(inputs).min() > 30 and scales_of(inputs).max() < 225
 
 
 def test_in_half_of_the_blocks_one_element_alone_decides_the_scale() -> None:
-    inputs = GateInputs(GemmShape(8, 64, 4096), 3)
-    inputs.fill(range(8), range(64))
-    largest = torch.from_numpy(inputs.a).view(torch.bfloat16).float().abs().reshape(-1, 32).sort(dim=1).values
-    alone = (largest[:, -1] > 2 * largest[:, -2]).float().mean()
+    magnitudes = np.sort(blocks_of(filled(GemmShape(8, 64, 4096))) & 0x7FFF, axis=2)
+    values = torch.from_numpy(magnitudes.astype(np.int16)).view(torch.bfloat16).double().reshape(-1, 32)
+    values = values[values[:, -1].isfinite()]
+    alone = float((values[:, -1] > 2 * values[:, -2]).double().mean())
     assert 0.25 < alone < 0.75
+
+
+def test_rows_of_a_strided_operand_are_the_same_and_nan_lies_between_them() -> None:
+    strided, dense = GateInputs(SHAPE, 3, stride=384), filled()
+    strided.fill(range(40), range(192))
+    assert np.array_equal(strided.rows, dense.rows)
+    assert len(strided.a) == 39 * 384 + 320  # nothing behind the last element
+    between = np.concatenate([strided.a, np.full(64, 0xFFFF, np.uint16)]).reshape(40, 384)[:, 320:]
+    assert (between == 0xFFFF).all()

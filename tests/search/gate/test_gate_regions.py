@@ -23,6 +23,27 @@ def test_tiles_at_odd_and_at_even_places_are_checked(tiles_m: int, N: int) -> No
     assert {region.columns.start // 64 % 2 for region in regions} == ({0} if N == 64 else {0, 1})
 
 
+def test_two_candidates_of_one_tiling_look_at_different_tiles() -> None:
+    shape, family = GemmShape(4000, 4096, 256), FAMILIES["fused"]
+    configs = [family.config({"BLOCK_M": 16, "BLOCK_N": 64, "num_stages": stages}) for stages in (1, 2)]
+    first, second = (choose_regions(family.program(shape, config), shape)[0] for config in configs)
+    assert first[:4] == second[:4]
+    assert set(first[4:]).isdisjoint(second[4:])
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile"),
+    [
+        (GemmShape(20000, 65536, 64), (16384 // 16, 0)),  # byte 2**31 of C [M, N] of 2 bytes: row 2**30 / 2**16
+        (GemmShape(16, 140032, 65536), (0, 65536 // 64)),  # byte 2**31 of B [N, K // 2]: row 2**31 / 2**15
+        (GemmShape(70000, 64, 16384), (65536 // 16, 0)),  # byte 2**31 of A [M, K] of 2 bytes: row 2**30 / 2**14
+    ],
+)
+def test_the_tile_where_an_offset_passes_2_gb_is_always_checked(shape: GemmShape, tile: tuple[int, int]) -> None:
+    places = {(region.rows.start // 16, region.columns.start // 64) for region in checked(shape, 16, 64)}
+    assert tile in places
+
+
 def test_both_tails_come_first() -> None:
     regions = checked(GemmShape(77, 192, 256), 32, 128)
     assert regions[0] == Region(range(64, 77), range(128, 192))

@@ -1,4 +1,4 @@
-"""search.gate.tolerance: one bf16 step where sums are fp32, and a proven bound where bf16 values are added."""
+"""search.gate.tolerance: proven bounds of fp32 and bf16 sums in any order, and one step where none is known."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.gate.tolerance import bf16_sum_bound, judge_result
+from kernels.mxfp4.reference import to_bf16
+from search.gate.tolerance import bf16_sum_bound, fp32_sum_bound, judge_result
 
 
 def test_the_bound_is_slices_times_half_a_step_of_the_magnitudes() -> None:
@@ -27,6 +28,82 @@ def test_sums_of_bf16_values_in_any_order_stay_within_the_bound(seed: int, slice
     for i in torch.randperm(slices, generator=random).tolist():
         out = (out.to(torch.float64) + parts[i].to(torch.bfloat16).to(torch.float64)).to(torch.bfloat16)
     assert judge_result(out, a @ b.T, bf16_sum_bound(a, b, 8)).ok
+
+
+CODES = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], dtype=torch.float64)
+
+
+def coded(rows: int, k: int, spread: int, random: torch.Generator) -> torch.Tensor:
+    """FP4 codes with a sign, times a power of two up to 2**spread for each 32 of them."""
+    magnitude = CODES[torch.randint(0, 8, (rows, k), generator=random)]
+    sign = 1.0 - 2.0 * torch.randint(0, 2, (rows, k), generator=random)
+    scale = 2.0 ** torch.randint(0, spread + 1, (rows, k // 32), generator=random)
+    return magnitude * sign * scale.repeat_interleave(32, dim=1)
+
+
+def summed_in_fp32(a: torch.Tensor, b: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """A @ B.T, one product after another in this order, each sum rounded to fp32."""
+    total = torch.zeros(len(a), len(b), dtype=torch.float32)
+    for k in order.tolist():
+        total = total + (a[:, k, None] * b[:, k]).to(torch.float32)
+    return total
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 40))
+def test_sums_of_fp4_products_in_any_order_stay_within_the_bound(seed: int, spread: int) -> None:
+    random = torch.Generator().manual_seed(seed)
+    a, b = coded(3, 256, spread, random), coded(3, 256, spread, random)
+    out = summed_in_fp32(a, b, torch.randperm(256, generator=random))
+    assert bool(((out.double() - a @ b.T).abs() <= fp32_sum_bound(a, b)).all())
+    assert judge_result(out.to(torch.bfloat16), a @ b.T, fp32_sum_bound(a, b)).ok
+
+
+def test_a_sum_that_fits_24_bits_of_its_quantum_has_no_error_and_a_longer_one_has() -> None:
+    # Quantum 0.25, norms 4 x 16 and 1: 256 quanta. With 2**20 beside 0.5 the quantum stays, the magnitude does not.
+    short = torch.full((1, 256), 4.0, dtype=torch.float64)
+    ones = torch.full((1, 256), 0.5, dtype=torch.float64)
+    assert float(fp32_sum_bound(short, ones)) == 0.0
+    wide = ones.clone()
+    wide[0, 32:64] = 2.0**30
+    assert float(fp32_sum_bound(wide, ones)) > 0.0
+
+
+def test_what_is_large_in_one_operand_and_small_in_the_other_costs_no_exactness() -> None:
+    a, b = torch.full((2, 1, 64), 3.0, dtype=torch.float64)
+    a[0, :32], b[0, :32] = 3 * 2.0**120, 3 * 2.0**-120
+    assert float(fp32_sum_bound(a, b)) == 0.0
+
+
+def test_a_sum_beyond_fp32_may_be_anything() -> None:
+    a = torch.full((1, 64), 6 * 2.0**64, dtype=torch.float64)
+    bound = fp32_sum_bound(a, a)
+    assert bool(bound.isinf())
+    assert judge_result(torch.tensor([[torch.nan]], dtype=torch.bfloat16), a @ a.T, bound).ok
+
+
+def test_a_nan_in_a_row_is_expected_there_and_only_there() -> None:
+    a = torch.tensor([[1.0] * 32, [torch.nan] + [1.0] * 31], dtype=torch.float64)
+    b = torch.full((1, 32), 1.0, dtype=torch.float64)
+    bound = fp32_sum_bound(a, b)
+    assert judge_result(torch.tensor([[32.0], [torch.nan]], dtype=torch.bfloat16), a @ b.T, bound).ok
+    lost = judge_result(torch.tensor([[32.0], [32.0]], dtype=torch.bfloat16), a @ b.T, bound)
+    assert (lost.mismatches, lost.first_mismatch) == (1, (1, 0))
+
+
+@pytest.mark.parametrize("slack", [0.0, 2.0**-20])
+def test_a_last_bit_that_is_cut_off_instead_of_rounded_is_wrong(slack: float) -> None:
+    exact = torch.tensor([[1.0 + 2**-8 + 2**-12]], dtype=torch.float64)  # beyond the middle of 1 and 1 + 2**-7
+    bound = torch.full((1, 1), slack, dtype=torch.float64)
+    assert judge_result(to_bf16(exact), exact, bound).ok
+    assert not judge_result(torch.ones(1, 1, dtype=torch.bfloat16), exact, bound).ok
+
+
+def test_near_the_middle_of_two_steps_the_bound_allows_both() -> None:
+    exact = torch.tensor([[1.0 + 2**-8 + 2**-20]], dtype=torch.float64)
+    bound = torch.full((1, 1), 2.0**-19, dtype=torch.float64)
+    for value in (1.0, 1.0 + 2**-7):
+        assert judge_result(torch.tensor([[value]], dtype=torch.bfloat16), exact, bound).ok
+    assert not judge_result(torch.tensor([[1.0 + 2**-6]], dtype=torch.bfloat16), exact, bound).ok
 
 
 def test_without_a_bound_two_steps_are_wrong() -> None:

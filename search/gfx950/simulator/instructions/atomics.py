@@ -115,6 +115,7 @@ def _global_update(g: WaveGroup, access: Access, combine: Combine, data: int, dw
     where = address[active]
     values, result = _lane_words(g, data, dwords)[active], old[active]
     memory = g.env.memory
+    memory.note(where, size, np.broadcast_to(g.waves[:, None], active.shape)[active])
     for turn in turns(where):
         before, undefined = memory.gather(where[turn], size)
         if undefined is not None and undefined.any():

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from search.gfx950.simulator.state.findings import FindingKind
 from search.gfx950.simulator.state.state import LANES, WaveGroup
+from search.gfx950.simulator.state.stores import Clash
 
 Array = NDArray[Any]
 _SIGNED: dict[int, Any] = {1: np.int8, 2: np.int16}
@@ -163,7 +164,18 @@ def store_bytes(g: WaveGroup, access: Access, values: Array) -> None:
     active, address = checked(g, address, active, size)
     chosen = np.ones((g.count, LANES), np.bool_) if active is None else active
     g.env.global_written_bytes += int(np.count_nonzero(chosen)) * size
-    g.env.memory.scatter(address[chosen], values[chosen])
+    waves = np.broadcast_to(g.waves[:, None], chosen.shape)
+    clash = g.env.memory.store(address[chosen], values[chosen], waves[chosen])
+    if clash is not None:
+        _report_clash(g, chosen, int(address[chosen][clash.lane]), clash)
+
+
+def _report_clash(g: WaveGroup, chosen: Array, address: int, clash: Clash) -> None:
+    where = np.zeros_like(chosen)
+    where.flat[np.flatnonzero(chosen)[clash.lane]] = True
+    workgroup = g.env.workgroups[int(g.env.wave_workgroup[clash.wave])]
+    detail = f"{g.env.memory.describe(address)}, where workgroup {workgroup} stored another value in this launch"
+    g.env.report(FindingKind.CONFLICTING_STORES, g, where, detail)
 
 
 @dataclass(frozen=True)

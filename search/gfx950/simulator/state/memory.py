@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.gfx950.simulator.state.findings import SimulationError
+from search.gfx950.simulator.state.stores import Clash, StoreLog
 
 Array = NDArray[Any]
 FIRST_ADDRESS = 0x7EFE_FF80_0000  # set bits in every half, and the second buffer is beyond a multiple of 4 GB
@@ -57,6 +58,7 @@ class Region:
         self.bytes: Array = array.reshape(-1).view(np.uint8)
         self.size = self.bytes.size
         self.undefined: Array | None = buffer.undefined
+        self.log = StoreLog(array.size, array.itemsize)
         self._views = {width: _word_view(self.bytes, width) for width in _WORDS}
 
     def words(self, width: int) -> Array:
@@ -152,6 +154,38 @@ class GlobalMemory:
                 return
             if here.any():
                 _put(region, addresses[here] - region.base, values[here], size)
+
+    def store(self, addresses: Array, values: Array, waves: Array) -> Clash | None:
+        """As ``scatter``, by ``waves`` [n]; a lane that disagrees with another wave of the launch, or None."""
+        if not len(addresses):
+            return None
+        clash: Clash | None = None
+        for region in self.regions:
+            here = np.flatnonzero((addresses >= region.base) & (addresses < region.base + region.size))
+            if not len(here):
+                continue
+            found = _store(region, addresses[here] - region.base, values[here], waves[here])
+            if found is not None and clash is None:
+                clash = Clash(int(here[found.lane]), found.wave)
+            if len(here) == len(addresses):
+                break
+        return clash
+
+    def note(self, addresses: Array, size: int, waves: Array) -> None:
+        """Remember that atomics of ``waves`` [n] changed ``size`` bytes at each of the addresses [n]."""
+        for region in self.regions:
+            here = (addresses >= region.base) & (addresses < region.base + region.size)
+            if here.any():
+                region.log.note(addresses[here] - region.base, size, waves[here])
+
+
+def _store(region: Region, offsets: Array, values: Array, waves: Array) -> Clash | None:
+    size, log = values.shape[-1], region.log
+    log.note(offsets, size, waves)
+    earlier = log.earlier_clash(offsets, waves, _take(region, offsets, size), values)
+    _put(region, offsets, values, size)
+    owners = log.own(offsets, waves, size)
+    return earlier or log.later_clash(owners, waves, _take(region, offsets, size), values)
 
 
 class _Plain:

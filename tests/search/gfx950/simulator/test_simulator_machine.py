@@ -113,7 +113,8 @@ def test_a_direct_load_needs_wait_and_barrier_before_other_waves_read_it() -> No
     _, result = launch(kernel(body.format(wait="s_waitcnt vmcnt(0)"), lds_bytes=1024), 0, grid=1)
     assert result.clean
     _, result = launch(kernel(body.format(wait="s_nop 0"), lds_bytes=1024), 0, grid=1)
-    assert {finding.kind for finding in result.findings} == {FindingKind.LDS_READ_BEFORE_WAIT}
+    kinds = {finding.kind for finding in result.findings}
+    assert kinds == {FindingKind.LDS_READ_BEFORE_WAIT, FindingKind.LDS_LOAD_AT_END}
 
 
 def test_waves_may_reach_a_barrier_at_different_places() -> None:
@@ -182,3 +183,81 @@ def test_overwriting_what_another_wave_still_reads_is_a_race(barrier: str, clean
     _, result = launch(kernel(body, lds_bytes=1024), 0)
     assert result.clean is clean
     assert {finding.kind for finding in result.findings} <= {FindingKind.LDS_RACE}
+
+
+DIRECT = (
+    HEAD
+    + """
+s_mov_b32 s10, 0x7ffffffe
+s_mov_b32 s11, 0x27000
+s_mov_b64 s[8:9], s[4:5]
+s_mov_b32 m0, 0
+v_lshlrev_b32_e32 v3, 2, v0
+buffer_load_dword v3, s[8:11], 0 offen {lds}
+{wait}
+s_endpgm
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("lds", "wait", "clean"), [("lds", "s_waitcnt vmcnt(0)", True), ("lds", "s_nop 0", False), ("", "s_nop 0", False)]
+)
+def test_a_load_into_lds_that_outlives_its_wave_is_found(lds: str, wait: str, clean: bool) -> None:
+    text = DIRECT.format(lds=lds, wait=wait)
+    if not lds:  # into a register, which dies with the wave
+        text, clean = text.replace("buffer_load_dword v3,", "buffer_load_dword v4, v3,"), True
+    _, result = launch(kernel(text, lds_bytes=1024), 0, grid=1)
+    assert {finding.kind for finding in result.findings} == (set() if clean else {FindingKind.LDS_LOAD_AT_END})
+
+
+def stored(value: str, place: str, grid: int = 2, waves: int = 1) -> SimulationResult:
+    """Each lane stores v2 = ``value`` at byte v1 = ``place`` of the output; s2 is the workgroup, s7 the wave."""
+    body = HEAD + f"{place}\n{value}\nglobal_store_dword v1, v2, s[4:5]\ns_endpgm"
+    return launch(kernel(body), 0, waves=waves, grid=grid)[1]
+
+
+OWN_WORKGROUP = "s_lshl_b32 s9, s2, 10\nv_lshl_add_u32 v1, v0, 2, s9"
+SAME_PLACE = "v_lshlrev_b32_e32 v1, 2, v0"
+
+
+@pytest.mark.parametrize(
+    ("value", "place", "clean"),
+    [
+        ("v_mov_b32_e32 v2, s2", OWN_WORKGROUP, True),
+        ("v_mov_b32_e32 v2, 5", SAME_PLACE, True),  # twice, but the same
+        ("v_mov_b32_e32 v2, s2", SAME_PLACE, False),
+        # The last element of workgroup 0 is the first of workgroup 1.
+        ("v_mov_b32_e32 v2, s2", "s_mul_i32 s9, s2, 252\nv_lshl_add_u32 v1, v0, 2, s9", False),
+    ],
+)
+def test_two_workgroups_that_store_different_values_at_one_place_are_found(value: str, place: str, clean: bool) -> None:
+    result = stored(value, place)
+    assert {finding.kind for finding in result.findings} == (set() if clean else {FindingKind.CONFLICTING_STORES})
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_that_disagree_are_found_in_either_order(first: int) -> None:
+    # Workgroups take turns: the one whose number is s8 stores first, the other one later.
+    body = (
+        HEAD + f"v_lshlrev_b32_e32 v1, 2, v0\nv_mov_b32_e32 v2, s2\ns_cmp_eq_u32 s2, {first}\ns_cbranch_scc1 now\n"
+        "s_branch later\nnow:\nglobal_store_dword v1, v2, s[4:5]\ns_endpgm\n"
+        "later:\nglobal_store_dword v1, v2, s[4:5]\ns_endpgm"
+    )  # fmt: skip
+    _, result = launch(kernel(body), 0, waves=1)
+    (finding,) = result.findings
+    assert finding.kind is FindingKind.CONFLICTING_STORES
+    assert finding.workgroup == (1 - first, 0, 0) and f"workgroup ({first}, 0, 0)" in finding.detail
+
+
+def test_two_waves_of_a_workgroup_that_disagree_are_found() -> None:
+    result = stored("v_mov_b32_e32 v2, s7", "v_and_b32_e32 v1, 63, v0\nv_lshlrev_b32_e32 v1, 2, v1", grid=1, waves=2)
+    assert {finding.kind for finding in result.findings} == {FindingKind.CONFLICTING_STORES}
+
+
+def test_a_result_tells_where_every_store_went_and_whose_it_was() -> None:
+    result = stored("v_mov_b32_e32 v2, 5", OWN_WORKGROUP)
+    runs = result.stores["out"]
+    assert sorted(runs.offset.tolist()) == [*range(0, 256, 4), *range(1024, 1280, 4)]
+    assert set(runs.size.tolist()) == {4}
+    assert (result.wave_workgroup[runs.wave] == runs.offset // 1024).all()

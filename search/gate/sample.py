@@ -1,0 +1,250 @@
+"""The part of a program that a check executes: operands, memory, workgroups, and what may be written where."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kernels.errors import WrongResultError
+from kernels.launches.coverage import Coverage, GridIndex, TiledCoverage, grid_fault
+from kernels.launches.program import Buffer, Program
+from kernels.problem import GemmShape
+from kernels.wording import counted
+from search.gate.inputs import FIRST_NAN, GateInputs
+from search.gate.regions import Region, choose_regions
+from search.gate.tolerance import judge_result
+from search.gfx950.simulator import Buffer as SimulatorBuffer
+from search.gfx950.simulator import Histogram, SimulationResult
+from search.gfx950.simulator.state.stores import StoredRuns
+
+Array = npt.NDArray[Any]
+DTYPES = {"bf16": np.uint16, "fp32": np.float32, "u8": np.uint8}
+SEED = 20240913
+SHADOW_BYTES = 1 << 24  # larger workspaces are poisoned but not tracked byte by byte
+POISONED = 0xFFFF  # bits of an output element that nobody wrote: a NaN
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The part of a problem that is executed, with its memory.
+
+    Args:
+        program: That is checked.
+        inputs: Operands.
+        memory: By name of the buffer; outputs and workspaces hold NaN.
+        checked: Regions of C that are compared.
+        touched: Of each launch, the regions that it works on.
+        workgroups: Of each launch, in order.
+    """
+
+    program: Program
+    inputs: GateInputs
+    memory: Mapping[str, SimulatorBuffer]
+    checked: Sequence[Region]
+    touched: Sequence[Sequence[Region]]
+    workgroups: Sequence[Sequence[GridIndex]]
+
+    @property
+    def elements(self) -> int:
+        """How many elements are compared."""
+        return sum(len(region.rows) * len(region.columns) for region in self.checked)
+
+    def compare(self) -> float:
+        """Largest relative error of the output, once every launch has run.
+
+        Raises:
+            WrongResultError: An element is off.
+        """
+        out = torch.from_numpy(self.memory["out"].array).view(torch.bfloat16)
+        return max(_compare(out, self.inputs, region, self.program.bf16_slice_k) for region in self.checked)
+
+    def reject_stray_values(self) -> None:
+        """Whether everything outside of the tiles is still poison, where nobody tells who stored what.
+
+        Raises:
+            WrongResultError: An element is not.
+        """
+        stray = self.memory["out"].array != POISONED
+        for region in self.touched[-1]:
+            stray[region.rows.start : region.rows.stop, region.columns.start : region.columns.stop] = False
+        if stray.any():
+            m, n = (int(index) for index in np.argwhere(stray)[0])
+            size = counted(int(stray.sum()), "element")
+            raise WrongResultError(f"C[{m}, {n}] was written by a workgroup of another tile ({size})")
+
+    def reject_stray_stores(self, number: int, result: SimulationResult) -> None:
+        """Whether launch ``number``, which works on tiles of C, stored and added within its workgroups' own tiles.
+
+        Raises:
+            WrongResultError: A store went to another tile, whoever stored there before or afterwards.
+        """
+        call = self.program.calls[number]
+        if not isinstance(call.coverage, TiledCoverage):
+            return
+        extents = (self.inputs.shape.M, self.inputs.shape.N)
+        for argument, name in call.args.items():
+            if isinstance(name, str) and self.program.buffer(name).shape[-2:] == extents:
+                self._reject_stray(number, name, result.stores[argument], result)
+
+    def _reject_stray(self, number: int, name: str, runs: StoredRuns, result: SimulationResult) -> None:
+        M, N = self.inputs.shape.M, self.inputs.shape.N
+        item = self.memory[name].array.itemsize
+        row, first = np.divmod(runs.offset // item, N)
+        last = first + np.maximum(runs.size // item, 1)
+        inside = np.zeros(len(row), np.bool_)
+        for region, mine in self._owned(number, result, runs):
+            rows, columns = region.rows, region.columns
+            place = row % M
+            inside |= (
+                mine & (place >= rows.start) & (place < rows.stop) & (first >= columns.start) & (last <= columns.stop)
+            )
+        if not inside.all():
+            worst = int(inside.argmin())
+            workgroup = result.workgroups[int(result.wave_workgroup[int(runs.wave[worst])])]
+            place_text = f"{name}[{int(row[worst] % M)}, {int(first[worst])}]"
+            raise WrongResultError(
+                f"{self.program.calls[number].name}: {place_text} was written by workgroup {workgroup}, whose tile it "
+                f"is not ({counted(int((~inside).sum()), 'store')})"
+            )
+
+    def _owned(self, number: int, result: SimulationResult, runs: StoredRuns) -> Iterator[tuple[Region, Array]]:
+        """Each region of the launch, and which of the ``runs`` its workgroups made."""
+        coverage = self.program.calls[number].coverage
+        position = {workgroup: index for index, workgroup in enumerate(result.workgroups)}
+        owner = result.wave_workgroup[runs.wave] if len(runs.wave) else runs.wave
+        for region in self.touched[number]:
+            own = np.zeros(len(position), np.bool_)
+            own[[position[workgroup] for workgroup in coverage.workgroups(region.rows, region.columns)]] = True
+            yield region, own[owner]
+
+    def reject_repeated_stores(self, number: int, histogram: Histogram) -> None:
+        """Whether launch ``number`` stored each element of its tiles of the output once.
+
+        A wave that writes beyond the end of its rows hits the beginning of the next ones, which may be its own: then
+        only the number of bytes tells, whatever value came last.
+
+        Raises:
+            WrongResultError: It stored more or less.
+        """
+        call = self.program.calls[number]
+        if "out" not in call.args.values() or not isinstance(call.coverage, TiledCoverage):
+            return
+        slices = len({z for _, _, z in self.workgroups[number]}) if self.program.bf16_slice_k is not None else 1
+        expected = _area(self.touched[number]) * slices * self.memory["out"].array.itemsize
+        if histogram.global_written_bytes != expected:
+            raise WrongResultError(
+                f"{call.name} stored {histogram.global_written_bytes} bytes, its tiles have {expected}"
+            )
+
+
+def _area(regions: Sequence[Region]) -> int:
+    """Elements of the union of regions that are made of the same tiles."""
+    corners = sorted({edge for region in regions for edge in (region.rows.start, region.rows.stop)})
+    area = 0
+    for low, high in itertools.pairwise(corners):
+        here = [region.columns for region in regions if region.rows.start <= low and high <= region.rows.stop]
+        spans = sorted({(columns.start, columns.stop) for columns in here})
+        end = 0
+        for start, stop in spans:
+            area += (high - low) * max(0, stop - max(start, end))
+            end = max(end, stop)
+    return area
+
+
+def take_sample(
+    program: Program, shape: GemmShape, *, extreme: bool = True, nan_first: bool = False, stride_am: int | None = None
+) -> Sample:
+    """Choose what to execute of ``program``, and lay out its operands, see :class:`~search.gate.inputs.GateInputs`.
+
+    Args:
+        program: To check at ``shape``, made for the stride.
+        shape: Problem.
+        extreme: Operands go to the ends of their formats.
+        nan_first: NaN in the first rows of A.
+        stride_am: Elements from one row of A to the next; None: K.
+
+    Raises:
+        WrongResultError: A launch's grid does not cover C once.
+    """
+    for call in program.calls:
+        fault = grid_fault(call.coverage, call.grid, shape.M, shape.N)
+        if fault is not None:
+            raise WrongResultError(f"{call.name}: {fault}")
+    inputs = shared_inputs(shape, extreme, nan_first, stride_am)
+    checked, touched = choose_regions(program, shape)
+    if nan_first:
+        checked, touched = checked[:1], [regions[:1] for regions in touched]
+    for region in touched[0]:
+        inputs.fill(region.rows, _whole_blocks(region.columns))
+    memory = {buffer.name: _memory(buffer, inputs, touched[0]) for buffer in program.buffers}
+    chosen = [_workgroups(call.coverage, regions) for call, regions in zip(program.calls, touched, strict=True)]
+    return Sample(program, inputs, memory, checked, touched, chosen)
+
+
+def needs_nan_first(shape: GemmShape) -> bool:
+    """Whether the usual operands have no row with NaN."""
+    return shape.M <= FIRST_NAN
+
+
+@functools.lru_cache(maxsize=4)
+def shared_inputs(
+    shape: GemmShape, extreme: bool = True, nan_first: bool = False, stride_am: int | None = None
+) -> GateInputs:
+    """Operands of ``shape``, kept while this process checks its candidates."""
+    return GateInputs(shape, SEED, extreme, nan_first, stride_am)
+
+
+def _whole_blocks(columns: range) -> range:
+    """Columns up to the padding that a wide scale load reads."""
+    return range(columns.start, -(-columns.stop // 256) * 256)
+
+
+def _memory(buffer: Buffer, inputs: GateInputs, touched: Sequence[Region]) -> SimulatorBuffer:
+    given = {"a": inputs.a, "b": inputs.b, "b_scale": inputs.b_scale}
+    if buffer.name in given:
+        return SimulatorBuffer(given[buffer.name])
+    array = np.zeros(buffer.shape, DTYPES[buffer.dtype])
+    if buffer.bytes <= SHADOW_BYTES:
+        array.view(np.uint8)[...] = 0xFF  # NaN in every format
+        # Packed operands have rows and groups of padding that reach no stored element: poisoned, but not forbidden.
+        return SimulatorBuffer(array, initialised=buffer.dtype == "u8")
+    bits = array.view({1: np.uint8, 2: np.uint16, 4: np.uint32}[array.itemsize])
+    for region in touched:  # NaN where somebody may look; the rest of a huge workspace stays untouched memory
+        columns = region.columns if buffer.shape[-1] == inputs.shape.N else range(buffer.shape[-1])
+        bits[..., region.rows.start : region.rows.stop, columns.start : columns.stop] = np.iinfo(bits.dtype).max
+    return SimulatorBuffer(array)
+
+
+def _workgroups(coverage: Coverage, regions: Sequence[Region]) -> tuple[GridIndex, ...]:
+    """Every workgroup that one of the regions depends on, once."""
+    wanted: dict[GridIndex, None] = {}
+    for region in regions:
+        wanted.update(dict.fromkeys(coverage.workgroups(region.rows, region.columns)))
+    return tuple(wanted)
+
+
+def _compare(out: torch.Tensor, inputs: GateInputs, region: Region, bf16_slice_k: int | None) -> float:
+    """Largest relative error of the region.
+
+    Raises:
+        WrongResultError: An element is off.
+    """
+    rows, columns = region.rows, region.columns
+    expected = inputs.expected(rows, columns, bf16_slice_k)
+    actual = out[rows.start : rows.stop, columns.start : columns.stop]
+    report = judge_result(actual, expected.reference, expected.bound)
+    if report.first_mismatch is not None:
+        m, n = report.first_mismatch
+        raise WrongResultError(
+            f"C[{rows.start + m}, {columns.start + n}] is {float(actual[m, n]):g} instead of "
+            f"{float(expected.reference[m, n]):g}; {report.mismatches} of {report.elements} elements of its tile are "
+            "wrong"
+        )
+    return report.max_rel

@@ -105,7 +105,7 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
             raise UnavailableError(f"{foreign[0]} is no Triton kernel, which the interpreter could run")
         sample = take_sample(program, shape, extreme=False)
         interpret(program, sample)
-        facts["max_rel_error"] = sample.compare()
+        facts["max_rel_error"] = sample.compare(rounded=False)
         sample.reject_stray_values()
     except KernelError as error:
         return {"outcome": cast(Outcome, error.outcome), "reason": str(error), "facts": facts}

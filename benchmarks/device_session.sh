@@ -4,7 +4,7 @@
 #   2  three shapes swept exhaustively over benchmarks/recorded_spaces, about 1,500 candidates each (9 min)
 #   3  the ten competition shapes (4.5 min), table, verify, comparison with the defaults and torch (3 min)
 #   4  the GPU tests (1.2 min), four shapes swept twice in two processes and whether they agree (2.5 min)
-#   5  faults and a killed sweep (1.5 min), a full disk (1.5 min), natural against shuffled weights (2 min)
+#   5  faults and a killed sweep (1.5 min), a full disk (1.5 min)
 #   6  on a machine with several GPUs: the GPU tests that need two, sweeps on one and on all, a killed sweep (9 min)
 # OUTPUT_FOLDER gets part1.tar.gz (part2, part3) with the logs, JSON, CSV, Parquet and studies of every step so far.
 # Every step has a time limit and a log; a step that fails does not stop the next one. Needs torch, Triton, Optuna,
@@ -56,7 +56,6 @@ case $part in
 5)
     step faults 150 "$python" benchmarks/device_faults.py --output "$work/faults.json"
     step full_disk 150 "$python" benchmarks/full_disk.py --target local --jobs 4 --output "$work/full_disk.json"
-    step layout 200 "$python" benchmarks/device_weight_layout.py --output "$work"
     ;;
 6)
     step gputests 60 "$python" -m pytest -q -rs -p no:cacheprovider tests/gpu -k "another_gpu or every_family"

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from kernels.families import triton_functions
+
 ROOT = Path(__file__).resolve().parents[3]
 # In a process of its own: compile ahead, forget what is in memory, then take the launcher's path with tensors that
 # have storage, under the same driver, and say what it found in the cache.

@@ -15,6 +15,7 @@ from kernels.errors import InputError
 from kernels.wording import instead_of
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML was built with it: 10x
+MOST_BYTES = 64 << 20  # of a file: 100,000 rows, and the end of what never ends, such as /dev/zero
 TORN = "a torn or mistyped file; restore or correct it"
 
 
@@ -121,14 +122,28 @@ def read_yaml(path: Path, missing: str) -> YamlNode:
     """Root of the file; ``missing`` is the cure for a file that does not exist or holds nothing.
 
     Raises:
-        InputError: No file, not readable, not YAML, or empty.
+        InputError: No file, not readable, too long, not YAML, or empty.
     """
     try:
-        root = yaml.compose(path.read_bytes(), Loader=_LOADER)
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file; {missing}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    return parse_yaml(content, path, missing)
+
+
+def parse_yaml(content: bytes, path: Path, missing: str) -> YamlNode:
+    """Root of the file ``path`` that holds ``content``, as :func:`read_yaml` gives it.
+
+    Raises:
+        InputError: More than ``MOST_BYTES``, not YAML, or empty.
+    """
+    if len(content) > MOST_BYTES:
+        raise InputError(f"{path}: is longer than {MOST_BYTES >> 20} MiB; name a file that `export` or a person wrote")
+    try:
+        root = yaml.compose(content, Loader=_LOADER)
     except yaml.YAMLError as error:
         raise InputError(_syntax(path, error)) from error
     if root is None:

@@ -164,7 +164,7 @@ def layout(buffers: tuple[Buffer, ...]) -> WorkspaceLayout:
 def rows_of_a_part(M: int, program: Callable[[int], Program], limit_bytes: int = LIMIT_BYTES) -> int:
     """Return the rows to compute at a time so that the workspaces stay within the limit; ``M`` if all fit.
 
-    A row of a table serves every larger M, and split-K slices grow with M: unbounded, a row tuned for M = 256 with
+    A row of a table may serve a larger M, and split-K slices grow with M: unbounded, a row tuned for M = 256 with
     16 splits would ask for 15 GB at M = 32768, N = 7168.
 
     Args:

@@ -188,8 +188,7 @@ class Planner:
         layer = (shape.N, shape.K)
         if layer not in self._missed:
             self._missed.add(layer)
-            LOGGER.warning("N = %d, K = %d is not tuned for %s (%s); a default serves every M of it",
-                           *layer, self.device, found.explanation)  # fmt: skip
+            LOGGER.warning("%s is not tuned for %s (%s); a default serves", shape, self.device, found.explanation)
         if self.misses is not None:
             self.misses.record(shape, self.device)
 

@@ -25,7 +25,7 @@ class Lookup:
 
     Args:
         row: None where ``how`` is ``miss``.
-        how: ``exact``: the M asked for; ``bucket``: the next larger M; ``above``: the largest M; ``miss``.
+        how: ``exact``: the M asked for; ``bucket``: a larger M; ``above``: a smaller M; ``miss``.
         explanation: One line for the user.
     """
 
@@ -42,18 +42,20 @@ def lookup(
     layout: Layout = "shuffled",
     out_dtype: OutDtype = "bfloat16",
 ) -> Lookup:
-    """The row with the smallest M not below the asked one for its (N, K); beyond the largest M, the largest.
+    """The row with the smallest M not below the asked one for its (N, K), else the one with the largest M below it.
 
-    Where one M has a deterministic and a faster non-deterministic row, the faster serves unless
+    A row serves from its ``serves_from`` to its ``serves_to`` only: between and beyond, the default is faster. Where
+    one M has a deterministic and a faster non-deterministic row, the faster serves unless
     ``deterministic_only``. A row whose configuration cannot run ``shape`` is passed over.
     """
-    asked = (shape.N, shape.K, layout, out_dtype)
-    found = [row for row in table.rows if (row.N, row.K, row.layout, row.out_dtype) == asked]
+    layer = table.layer(shape.N, shape.K)
+    found = [row for row in layer if (row.layout, row.out_dtype) == (layout, out_dtype)]
     usable = [row for row in found if row.deterministic or not deterministic_only]
     legal = [row for row in usable if row.config.check(shape, table.device) is None]
-    if not legal:
-        return Lookup(None, "miss", _why_missed(shape, found, usable))
-    row = min(legal, key=lambda row: (row.M < shape.M, abs(row.M - shape.M), row.rank))
+    near = [row for row in legal if row.least_M <= shape.M <= row.greatest_M]
+    if not near:
+        return Lookup(None, "miss", _why_missed(shape, found, usable, legal))
+    row = min(near, key=lambda row: (row.M < shape.M, abs(row.M - shape.M), row.rank))
     return _hit(row, shape, lower=max((r.M for r in legal if r.M < row.M), default=0))
 
 
@@ -62,14 +64,28 @@ def _hit(row: TableRow, shape: GemmShape, lower: int) -> Lookup:
     if row.M == shape.M:
         return Lookup(row, "exact", f"the row for M = {row.M}, {place}")
     if row.M > shape.M:
-        return Lookup(row, "bucket", f"the row for M = {row.M} serves {lower + 1}..{row.M} at {place}")
-    return Lookup(row, "above", f"M = {row.M} is the largest row at {place}; it serves every larger M")
+        return Lookup(
+            row, "bucket", f"the row for M = {row.M} serves {max(lower + 1, row.least_M)}..{row.M} at {place}"
+        )
+    return Lookup(row, "above", f"the row for M = {row.M} serves up to M = {row.greatest_M} at {place}")
 
 
-def _why_missed(shape: GemmShape, found: list[TableRow], usable: list[TableRow]) -> str:
+def _why_missed(shape: GemmShape, found: list[TableRow], usable: list[TableRow], legal: list[TableRow]) -> str:
     cure = f"sweep {shape} and export"
+    if legal:
+        rows = ", ".join(f"M = {row.M} ({row.least_M}..{row.greatest_M})" for row in _around(legal, shape.M))
+        return (
+            f"M = {shape.M} is out of the reach of the rows next to it at N = {shape.N}, K = {shape.K}: {rows}; {cure}"
+        )
     if usable:
         return f"no row for N = {shape.N}, K = {shape.K} can run M = {shape.M}; {cure}"
     if found:
         return f"no row for N = {shape.N}, K = {shape.K} is deterministic; {cure}"
     return f"no row for N = {shape.N}, K = {shape.K}; {cure}"
+
+
+def _around(rows: list[TableRow], M: int) -> list[TableRow]:
+    """The rows next to ``M`` below and above it."""
+    below = max((row for row in rows if row.M < M), key=lambda row: row.M, default=None)
+    above = min((row for row in rows if row.M > M), key=lambda row: row.M, default=None)
+    return [row for row in (below, above) if row is not None]

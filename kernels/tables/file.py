@@ -13,14 +13,16 @@ import yaml
 from kernels.config import KernelConfig, knob_limits
 from kernels.device import DeviceKey
 from kernels.disk import write_atomically
+from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.families.family import Family
 from kernels.tables.rows import SCHEMA, Made, RowKey, TableRow, TunedTable
-from kernels.yaml_node import YamlNode, read_yaml
+from kernels.yaml_node import YamlNode, parse_yaml, read_yaml
 
 _HEADER = """\
 # Tuned MXFP4 GEMM configurations of {device}: which one serves a shape, how fast, on whose word.
-# M, N, K: logical elements. A row serves every M up to its own; the largest M of an (N, K) serves all above.
+# M, N, K: logical elements. Of the rows of an (N, K), that with the smallest M not below the asked one serves, or else
+# that with the largest; where M is not within serves_from (1) .. serves_to (its own M), the untuned default is faster.
 # time_us: measured median device time. predicted_us: by the timing model that made.protocol names.
 # Written by `run_search.py export`, which keeps a row unless a better evidenced or faster one is found.
 """
@@ -35,7 +37,30 @@ def load_table(path: Path) -> TunedTable:
     Raises:
         InputError: One line: file, line, row, field, what is wrong, cure. The file is left as it is.
     """
-    root = read_yaml(path, "sweep and export to make it")
+    return _table(read_yaml(path, "sweep and export to make it"))
+
+
+def readable_text(table: TunedTable, path: Path) -> str:
+    """Text of the file, as :func:`dump_table` writes it, of which it is certain that it can be read.
+
+    Args:
+        table: To write.
+        path: Where it is meant to go, for the message; nothing is written.
+
+    Raises:
+        InputError: It could not be read back, or would be another table.
+    """
+    text = dump_table(table)
+    problem = "would come back as another table"
+    try:
+        if _table(parse_yaml(text.encode(), path, "")) == table:
+            return text
+    except InputError as error:
+        problem = str(error)
+    raise InputError(f"{path} is left as it was, for what would be written cannot be read: {problem}")
+
+
+def _table(root: YamlNode) -> TunedTable:
     top = root.mapping(("schema", "device", "entries"))
     if top["schema"].integer() != SCHEMA:
         top["schema"].fail(f"is not {SCHEMA}; use the version of this program that wrote the file")
@@ -62,9 +87,9 @@ def write_table(path: Path, table: TunedTable) -> None:
     """Replace ``path`` by ``table`` in one step: readers and crashes see the old file or the new one.
 
     Raises:
-        InputError: The folder is missing or cannot be written.
+        InputError: The folder is missing or cannot be written, or the table could not be read back.
     """
-    write_atomically(path, dump_table(table).encode())
+    write_atomically(path, readable_text(table, path).encode())
 
 
 def _flow(values: Mapping[str, object]) -> str:
@@ -80,10 +105,11 @@ def _entry(row: TableRow) -> str:
     times = {"time_us": row.time_us, "spread_us": row.spread_us, "predicted_us": row.predicted_us}
     known = {name: float(value) for name, value in times.items() if value is not None}
     opted = {"graph": True} if row.graph else {}
+    reach = {name: M for name, M in (("serves_from", row.serves_from), ("serves_to", row.serves_to)) if M is not None}
     return (
         f"  - {{{_flow({**where, 'family': row.family})},\n"
         f"     config: {{{_flow(row.config.to_dict())}}},\n"
-        f"     {_flow({'evidence': row.evidence, **known, 'deterministic': row.deterministic, **opted})},\n"
+        f"     {_flow({'evidence': row.evidence, **known, 'deterministic': row.deterministic, **reach, **opted})},\n"
         f"     made: {{{_flow(asdict(row.made))}}}}}\n"
     )
 
@@ -122,6 +148,8 @@ def _value(node: YamlNode, name: str) -> Any:
         return Made(date=values["date"].day(), **texts)
     if name in ("deterministic", "graph"):
         return node.flag()
+    if name in ("serves_from", "serves_to"):
+        return node.integer()
     return node.number() if name.endswith("_us") else node.text()
 
 

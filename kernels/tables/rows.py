@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date as Date
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal, get_args
 
 from kernels.config import KernelConfig
@@ -50,7 +51,7 @@ class TableRow:
     """The best known configuration of one shape.
 
     Args:
-        M: Rows of C, logical elements; the row serves every M up to this one.
+        M: Rows of C, logical elements; the row serves this M and those near it.
         N: Columns of C, logical elements.
         K: Inner dimension, logical elements (never packed bytes).
         family: Name in ``FAMILIES``.
@@ -63,6 +64,9 @@ class TableRow:
         predicted_us: Time by the model, of a predicted row only.
         layout: Of the weight.
         out_dtype: Of C.
+        serves_from: Least M at which it is not slower than the family's default, as far as its maker could tell; by
+            default, 1.
+        serves_to: The greatest such M; by default, its own.
         graph: Whether calls that the row serves replay a captured graph; set by hand, for products of two or three
             kernels whose tensors recur, see :mod:`kernels.runtime.graphs`.
     """
@@ -81,6 +85,8 @@ class TableRow:
     layout: Layout = "shuffled"
     out_dtype: OutDtype = "bfloat16"
     graph: bool = False
+    serves_from: int | None = None
+    serves_to: int | None = None
 
     def __post_init__(self) -> None:
         """Reject a row that contradicts itself.
@@ -92,6 +98,8 @@ class TableRow:
         self._check_family()
         self._check_words()
         self._check_times()
+        if not self.least_M <= self.M <= self.greatest_M or self.least_M < 1:
+            raise ValueError(f"serves_from: {self.least_M}..{self.greatest_M} does not hold M = {self.M}; correct it")
 
     def _check_family(self) -> None:
         family = FAMILIES.get(self.family)
@@ -130,6 +138,16 @@ class TableRow:
         return GemmShape(self.M, self.N, self.K)
 
     @property
+    def least_M(self) -> int:
+        """Least M that the row may serve."""
+        return 1 if self.serves_from is None else self.serves_from
+
+    @property
+    def greatest_M(self) -> int:
+        """Greatest M that the row may serve."""
+        return self.M if self.serves_to is None else self.serves_to
+
+    @property
     def cost_us(self) -> float:
         """The measured time, or the predicted one of a predicted row, in microseconds."""
         cost = self.time_us if self.evidence == "measured" else self.predicted_us
@@ -157,6 +175,7 @@ class TunedTable:
 
     device: DeviceKey
     rows: tuple[TableRow, ...] = ()
+    _layers: Mapping[tuple[int, int], tuple[TableRow, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Sort the rows.
@@ -168,7 +187,13 @@ class TunedTable:
         for first, second in pairwise(rows):
             if first.key == second.key:
                 raise ValueError(f"two rows for {first.shape} with deterministic = {first.deterministic}")
+        layers = {layer: tuple(found) for layer, found in groupby(rows, lambda row: (row.N, row.K))}
         object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "_layers", layers)
+
+    def layer(self, N: int, K: int) -> tuple[TableRow, ...]:
+        """The rows of one weight's extents, in the order of M."""
+        return self._layers.get((N, K), ())
 
 
 def is_stale(row: TableRow) -> bool:

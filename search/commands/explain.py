@@ -31,7 +31,7 @@ class Explanation:
         table: File that holds the row; None without one.
         sources: Files that were consulted, and whether their rows can serve the device.
         stale: Whether the kernels changed since the row was made.
-        rows_m: The M of every row that the tables have for this N and K.
+        layer: Every row that the tables have for this N and K.
         absence: What the row needs and this machine lacks, so that a default serves here; None where there is nothing,
             or where the GPU here is another device, of which nothing is known.
         lacking: How many rows of each of ``sources`` would serve the device, but need what this machine lacks.
@@ -43,7 +43,7 @@ class Explanation:
     table: Path | None
     sources: tuple[TableSource, ...]
     stale: bool
-    rows_m: tuple[int, ...]
+    layer: tuple[TableRow, ...]
     absence: str | None = None
     lacking: tuple[int, ...] = ()
 
@@ -63,8 +63,8 @@ class Explanation:
             lines += [f"table     {self.table}"]
         if self.absence is not None:
             lines += [f"absent    {self.absence}; until then {self.default_family}, the default, serves here instead"]
-        rows = ", ".join(map(str, self.rows_m)) or "none"
-        lines += [f"rows      M = {rows} at N = {self.shape.N}, K = {self.shape.K}"]
+        reaches = dict.fromkeys(f"M = {row.M} for {row.least_M}..{row.greatest_M}" for row in self.layer)
+        lines += [f"rows      {', '.join(reaches) or 'none'} at N = {self.shape.N}, K = {self.shape.K}"]
         read = zip(self.sources, self.lacking, strict=True)
         return [*lines, *(f"read      {_source(source, lacking)}" for source, lacking in read), *self._no_sources()]
 
@@ -84,7 +84,8 @@ class Explanation:
             "family": self.choice.family, "config": self.choice.config.to_dict(),
             "row": None if row is None else _row_json(row), "stale": self.stale, "absence": self.absence,
             "instead": None if self.absence is None else self.default_family,
-            "table": None if self.table is None else str(self.table), "rows_M": list(self.rows_m),
+            "table": None if self.table is None else str(self.table),
+            "rows_M": list(dict.fromkeys(row.M for row in self.layer)),
             "sources": [
                 {"path": str(s.path), **asdict(s.device), "rows": s.rows, "used": s.used, "lacking": lacking}
                 for s, lacking in zip(self.sources, self.lacking, strict=True)
@@ -112,12 +113,12 @@ def explain(shape: GemmShape, table: Path | None = None) -> Explanation:
     choice = dispatcher.choose(shape)
     row = choice.lookup.row
     rows = dispatcher.table.rows if dispatcher.table is not None else ()
-    same = tuple(dict.fromkeys(row.M for row in rows if (row.N, row.K) == (shape.N, shape.K)))
+    layer = dispatcher.table.layer(shape.N, shape.K) if dispatcher.table is not None else ()
     path = None if row is None else _file_of(row, dispatcher)
     stale = row is not None and is_stale(row)
     lacking = tuple(_lacking(source, rows, dispatcher.device) for source in dispatcher.sources)
     return Explanation(
-        shape, dispatcher.device, choice, path, dispatcher.sources, stale, same,
+        shape, dispatcher.device, choice, path, dispatcher.sources, stale, layer,
         _absence(choice, dispatcher.device), lacking,
     )  # fmt: skip
 

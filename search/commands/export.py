@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,16 @@ from kernels.disk import write_atomically
 from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from kernels.tables.file import dump_table, load_table
+from kernels.tables.file import load_table, readable_text
 from kernels.tables.merging import MergeReport, merge
 from kernels.tables.rows import Made, RowKey, TableRow, TunedTable, is_stale
 from kernels.tables.sources import table_path
+from search.commands.locks import locked
 from search.results.comparisons import Regret, regrets
 from search.results.studies import are_replayed, are_simulated
 from search.results.unfinished import unfinished
 from search.results.winners import Winner, shapes_of, winners
+from search.study.reach import Comparison
 
 DIGITS = 4  # decimals of a microsecond in a table
 
@@ -70,9 +72,12 @@ def export(frame: pd.DataFrame, *, table: Path | None, output: Path | None, min_
     if len(devices) > 1 and (table or output):
         names = ", ".join(map(str, devices))
         raise InputError(f"the results are of {names}; leave out --table and --output to write one table each")
-    plans = [_plan(frame, device, table or output or default_path(device), output, min_gain) for device in devices]
-    for plan in plans:  # only when every table was read and merged
-        write_atomically(plan.path, dump_table(plan.report.table).encode())
+    tables = {device: table or output or default_path(device) for device in devices}
+    with locked([output or path for path in tables.values()]):
+        plans = [_plan(frame, device, path, output, min_gain) for device, path in tables.items()]
+        texts = [readable_text(plan.report.table, plan.path) for plan in plans]
+        for plan, text in zip(plans, texts, strict=True):  # only when every table was read, merged and can be read
+            write_atomically(plan.path, text.encode())
     return plans
 
 
@@ -115,10 +120,19 @@ def _plan(frame: pd.DataFrame, device: DeviceKey, table: Path, output: Path | No
     shapes = {row.shape for row in rows}
     unresolved = tuple(shape for _, shape in shapes_of(mine) if shape not in shapes)
     report = merge(old, TunedTable(device, tuple(rows)), min_gain=min_gain, untried=_untried(mine, old))
+    report = _with_reach(report, mine)
     lacks = unfinished(mine, {row.made.study for row in rows})
     doubtful = {row.shape: lacks[row.made.study] for row in report.table.rows if row.made.study in lacks}
     costly = tuple(regret for regret in regrets(mine, report.table) if regret.most > min_gain)
     return Export(output or table, report, unresolved, doubtful, costly)
+
+
+def _with_reach(report: MergeReport, frame: pd.DataFrame) -> MergeReport:
+    """``report``, each of whose rows says how far it serves."""
+    comparison = Comparison.of(frame, report.table)
+    rows = {row: comparison.with_reach(row) for row in report.table.rows}
+    changes = tuple(replace(change, row=rows.get(change.row, change.row)) for change in report.changes)
+    return MergeReport(replace(report.table, rows=tuple(rows.values())), changes)
 
 
 def _untried(frame: pd.DataFrame, table: TunedTable) -> set[RowKey]:

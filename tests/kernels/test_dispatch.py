@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import torch
 from kernels.device import GFX950, DeviceKey
 from kernels.dispatch import default_dispatcher, gemm_shuffled, load_dispatcher, mxfp4_gemm
 from kernels.errors import InputError
+from kernels.families.defaults import default_choice
 from kernels.families.fused import SplitKAtomicConfig, TileConfig
 from kernels.mxfp4.reference import mxfp4_gemm_reference, to_bf16
 from kernels.mxfp4.weights import PackedWeight
@@ -93,12 +95,16 @@ def row(M: int, family: str = "fused", config: TileConfig | None = None, time_us
     return TableRow(M, 128, 192, family, config or TileConfig(), "measured", family == "fused", MADE, time_us=time_us)
 
 
-def test_the_smallest_row_that_is_large_enough_serves_and_the_largest_serves_all_above() -> None:
-    small, large = row(8, config=TileConfig(BLOCK_N=32)), row(64, config=TileConfig(BLOCK_N=128))
+def test_the_smallest_row_that_is_large_enough_serves_and_the_largest_above_as_far_as_it_says() -> None:
+    small = row(8, config=TileConfig(BLOCK_N=32))
+    large = replace(row(64, config=TileConfig(BLOCK_N=128)), serves_to=1000)
     dispatcher = Dispatcher(GFX950, TunedTable(GFX950, (small, large)))
-    chosen = [dispatcher.choose(GemmShape(M, 128, 192)) for M in (1, 8, 9, 64, 65, 32800)]
-    assert [choice.lookup.row for choice in chosen] == [small, small, large, large, large, large]
-    assert [choice.lookup.how for choice in chosen] == ["bucket", "exact", "bucket", "exact", "above", "above"]
+    chosen = [dispatcher.choose(GemmShape(M, 128, 192)) for M in (1, 8, 9, 64, 65, 1000, 32800)]
+    assert [choice.lookup.row for choice in chosen] == [small, small, large, large, large, large, None]
+    assert [choice.lookup.how for choice in chosen] == [
+        "bucket", "exact", "bucket", "exact", "above", "above", "miss",
+    ]  # fmt: skip
+    assert (chosen[-1].family, chosen[-1].config) == default_choice(GemmShape(32800, 128, 192), GFX950)
     assert chosen[0].config is small.config
 
 
@@ -142,7 +148,6 @@ def test_a_table_that_does_not_exist_is_named(tmp_path: Path) -> None:
         (torch.zeros(3, 128, dtype=torch.bfloat16), r"a must be bfloat16 \[..., 192\]"),
         (torch.zeros((), dtype=torch.bfloat16), "a must be bfloat16"),
         (torch.zeros(3, 192, dtype=torch.bfloat16, device="meta"), "a is on meta, the weight on cpu"),
-        (torch.zeros(3, 192, dtype=torch.bfloat16, requires_grad=True), "torch.no_grad"),
     ],
 )
 def test_an_input_that_no_kernel_takes_is_refused_by_name(a: torch.Tensor, message: str) -> None:

@@ -33,7 +33,8 @@ def atomic(M: int, us: float) -> TableRow:
     )
 
 
-TABLE = TunedTable(GFX950, (predicted(16), predicted(64), predicted(4), predicted(4, N=2880, K=512)))
+FAR = replace(predicted(64), serves_to=100)
+TABLE = TunedTable(GFX950, (predicted(16), FAR, predicted(4), predicted(4, N=2880, K=512)))
 
 
 @pytest.mark.parametrize(
@@ -45,9 +46,10 @@ TABLE = TunedTable(GFX950, (predicted(16), predicted(64), predicted(4), predicte
         (16, 16, "exact"),
         (17, 64, "bucket"),
         (65, 64, "above"),
+        (100, 64, "above"),
     ],
 )
-def test_smallest_row_not_below_serves_and_the_largest_serves_above(M: int, row_M: int, how: str) -> None:
+def test_smallest_row_not_below_serves_and_above_it_the_largest_as_far_as_it_says(M: int, row_M: int, how: str) -> None:
     found = lookup(TABLE, GemmShape(M, 2112, 7168))
     assert found.row is not None
     assert (found.row.M, found.how) == (row_M, how)
@@ -66,15 +68,44 @@ def test_other_n_and_k_are_a_miss_with_the_cure() -> None:
 @given(st.sets(st.integers(1, 300), min_size=1), st.integers(1, 400))
 def test_lookup_agrees_with_a_walk_up_the_rows(ms: set[int], asked: int) -> None:
     table = TunedTable(GFX950, tuple(predicted(M) for M in ms))
-    expected = next((M for M in sorted(ms) if M >= asked), max(ms))  # noqa: SIM300
+    expected = next((M for M in sorted(ms) if M >= asked), None)  # noqa: SIM300
     found = lookup(table, GemmShape(asked, 2112, 7168)).row
-    assert found is not None and found.M == expected  # noqa: SIM300
+    assert (None if found is None else found.M) == expected
+
+
+@pytest.mark.parametrize(
+    ("M", "row_M"),
+    [(1, None), (7, None), (8, 16), (16, 16), (17, 16), (40, 16), (41, None), (255, None), (256, 512), (512, 512)],
+)
+def test_between_rows_that_are_far_apart_each_serves_as_far_as_it_says_and_the_default_the_rest(
+    M: int, row_M: int | None
+) -> None:
+    rows = (replace(predicted(16), serves_from=8, serves_to=40), replace(predicted(512), serves_from=256))
+    found = lookup(TunedTable(GFX950, rows), GemmShape(M, 2112, 7168))
+    assert (None if found.row is None else found.row.M) == row_M
+    if row_M is None:
+        assert f"M = {M} is out of the reach of the rows next to it at N = 2112, K = 7168: M = " in found.explanation
+        assert f"; sweep {M}x2112x7168 and export" in found.explanation
+
+
+def test_of_two_rows_that_reach_an_m_the_one_for_more_rows_serves() -> None:
+    rows = (replace(predicted(16), serves_to=1000), replace(predicted(512), serves_from=256))
+    table = TunedTable(GFX950, rows)
+    found = [lookup(table, GemmShape(M, 2112, 7168)).row for M in (255, 256, 600)]
+    assert [row.M for row in found if row is not None] == [16, 512, 16]
+
+
+def test_a_row_that_is_silent_about_its_reach_serves_up_to_its_own_m() -> None:
+    found = lookup(TunedTable(GFX950, (predicted(64),)), GemmShape(65, 2112, 7168))
+    assert (found.row, found.how) == (None, "miss")
+    assert "M = 64 (1..64)" in found.explanation
 
 
 def test_faster_nondeterministic_row_serves_unless_determinism_is_asked_for() -> None:
-    table = TunedTable(GFX950, (predicted(16, us=10.0), atomic(16, us=8.0), atomic(32, us=8.0)))
+    reaching = replace(predicted(16, us=10.0), serves_to=20)
+    table = TunedTable(GFX950, (reaching, atomic(16, us=8.0), atomic(32, us=8.0)))
     assert lookup(table, GemmShape(16, 2112, 7168)).row == atomic(16, us=8.0)
-    assert lookup(table, GemmShape(16, 2112, 7168), deterministic_only=True).row == predicted(16, us=10.0)
+    assert lookup(table, GemmShape(16, 2112, 7168), deterministic_only=True).row == reaching
     assert lookup(table, GemmShape(20, 2112, 7168), deterministic_only=True).how == "above"
     only_atomic = TunedTable(GFX950, (atomic(16, us=8.0),))
     assert "is deterministic" in lookup(only_atomic, GemmShape(16, 2112, 7168), deterministic_only=True).explanation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,10 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(table_sources, "tables_folder", lambda: tmp_path)
     monkeypatch.setattr("search.commands.explain.local_device", lambda: None)
     monkeypatch.delenv("MXFP4_TABLES", raising=False)
-    rows = table_rows(results(predicted(9.0), predicted(5.0, M=4, source_hash="000000000000")))
+    small, large = table_rows(results(predicted(9.0), predicted(5.0, M=4, source_hash="000000000000")))
+    rows = (small, replace(large, serves_from=8, serves_to=20))
     path = tmp_path / "gfx950.yaml"
-    write_table(path, TunedTable(GFX950, tuple(rows)))
+    write_table(path, TunedTable(GFX950, rows))
     return path
 
 
@@ -45,14 +47,24 @@ def test_row_of_the_projects_table_is_named(table: Path, M: int, how: str, row_M
     row = found.choice.lookup.row
     assert row is not None
     assert (found.choice.lookup.how, row.M, found.stale, found.table) == (how, row_M, stale, table)
-    assert found.rows_m == (4, 16)
+    assert "rows      M = 4 for 1..4, M = 16 for 8..20 at N = 2112, K = 7168" in found.lines()
 
 
 def test_miss_says_that_the_default_serves(table: Path) -> None:
     found = explain(GemmShape(5, 640, 448))
     text = "\n".join(found.lines())
     assert (found.choice.lookup.how, found.table, found.stale) == ("miss", None, False)
-    assert "the default" in text and "sweep 5x640x448 and export" in text and "M = none" in text
+    assert "the default" in text and "sweep 5x640x448 and export" in text
+    assert "rows      none at N = 640, K = 448" in text
+
+
+@pytest.mark.parametrize("M", [5, 7, 21, 5000])
+def test_an_m_that_no_row_reaches_is_a_miss_that_names_the_rows_next_to_it(table: Path, M: int) -> None:
+    found = explain(GemmShape(M, 2112, 7168))
+    text = "\n".join(found.lines())
+    assert (found.choice.lookup.how, found.table) == ("miss", None)
+    assert f"match     miss: M = {M} is out of the reach of the rows next to it" in text
+    assert "M = 16 (8..20)" in text and f"sweep {M}x2112x7168 and export" in text and ", the default" in text
 
 
 def test_answer_is_what_the_dispatcher_serves(table: Path) -> None:

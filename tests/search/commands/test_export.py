@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -18,6 +19,7 @@ from kernels.tables import sources as table_sources
 from kernels.tables.file import load_table, write_table
 from kernels.tables.rows import TunedTable
 from search.commands.export import default_path, export, table_rows
+from search.commands.locks import locked
 from search.evaluation import Value
 
 
@@ -75,7 +77,9 @@ def test_rows_of_searches_that_were_cut_short_are_named_until_they_are_finished(
 
 
 def test_a_bucket_whose_row_costs_more_than_the_least_gain_is_reported(tmp_path: Path) -> None:
+    known: dict[str, Value] = {"arch": "sm_90", "cu_count": 132, "quantizer": "software"}  # which has no model
     trials = [predicted(8.0), predicted(8.4, num_warps=8), predicted(9.0, M=64, num_warps=8)]
+    trials = [trial | known for trial in trials]
     regret = only(only(export(results(*trials), table=tmp_path / "a.yaml", output=None, min_gain=0.04)).regrets)
     assert (regret.row.M, dict(regret.slower)) == (64, {16: pytest.approx(0.05)})
     assert only(export(results(*trials), table=tmp_path / "b.yaml", output=None, min_gain=0.06)).regrets == ()
@@ -180,3 +184,50 @@ def test_a_simulated_gpu_never_becomes_a_row(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="trials of a simulated GPU only, which measure nothing; sweep on a real one"):
         export(frame, table=tmp_path / "table.yaml", output=None, min_gain=0.0)
     assert not (tmp_path / "table.yaml").exists()
+
+
+def test_an_export_waits_for_another_one_of_the_same_table_and_adds_to_it(tmp_path: Path) -> None:
+    path, link = tmp_path / "t.yaml", tmp_path / "link.yaml"
+    link.symlink_to(path)
+    mine, theirs = results(predicted(9.0)), results(predicted(9.0, M=64))
+    with ThreadPoolExecutor(1) as pool, locked([link]):  # as another process holds it, by another name
+        waiting = pool.submit(export, mine, table=None, output=path, min_gain=0.0)
+        write_table(path, TunedTable(GFX950, tuple(table_rows(theirs))))
+        assert not waiting.done()
+    waiting.result()
+    assert [row.M for row in load_table(path).rows] == [16, 64]
+
+
+def test_a_lock_that_is_held_too_long_and_a_folder_that_is_missing_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    message = r"t\.yaml: another process is changing it; wait"
+    with locked([path]), pytest.raises(InputError, match=message), locked([path], wait_s=0):
+        raise AssertionError("held twice")
+    with pytest.raises(InputError, match="cannot be written"), locked([tmp_path / "nowhere" / "t.yaml"]):
+        raise AssertionError("nothing there to hold")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"BLOCK_M": 2**62}, "BLOCK_M: '4611686018427387904': use decimal digits"),
+        ({"num_stages": 40}, "num_stages: 40 is not within 1..32"),
+        ({"cache_modifier": '""'}, "cache_modifier: .* is unknown"),
+        ({"triton": ""}, "made triton: is empty"),
+    ],
+)
+def test_what_no_command_could_read_is_never_written(tmp_path: Path, change: dict[str, Value], problem: str) -> None:
+    path = tmp_path / "t.yaml"
+    export(results(predicted(9.0, M=64)), table=None, output=path, min_gain=0.0)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=f"is left as it was, for what would be written cannot be read: .*{problem}"):
+        export(results(predicted(9.0, **change)), table=None, output=path, min_gain=0.0)
+    assert path.read_bytes() == before
+
+
+def test_each_row_says_how_far_it_serves_by_the_model(tmp_path: Path) -> None:
+    tiles: dict[str, Value] = {"BLOCK_M": 4, "BLOCK_N": 16, "BLOCK_K": 1024, "num_stages": 3}
+    export(results(predicted(7.7, M=8, **tiles)), table=None, output=tmp_path / "t.yaml", min_gain=0.0)
+    row = only(list(load_table(tmp_path / "t.yaml").rows))
+    assert row.serves_from == 1
+    assert 8 <= row.serves_to < 512  # at 8192 the default is several times faster

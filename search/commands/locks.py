@@ -1,0 +1,36 @@
+"""Locks on files that several processes read, change and replace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from filelock import FileLock, Timeout
+
+from kernels.errors import InputError
+
+WAIT_S: Final = 60.0  # an export of thousands of rows takes seconds
+
+
+@contextmanager
+def locked(paths: Iterable[Path], wait_s: float = WAIT_S) -> Iterator[None]:
+    """Hold the locks of ``paths``, by whatever names they are given; their folders must exist.
+
+    Raises:
+        InputError: Another process holds one for longer than ``wait_s``, or a folder cannot be written.
+    """
+    with ExitStack() as held:
+        for real in sorted({path.resolve() for path in paths}):  # in one order, so that two never wait for each other
+            if not real.parent.is_dir():  # which FileLock would make
+                raise InputError(f"{real}: cannot be written (there is no such folder); make it, or name another")
+            try:
+                held.enter_context(FileLock(real.with_name(f".{real.name}.lock"), timeout=wait_s))
+            except Timeout as error:
+                raise InputError(f"{real}: another process is changing it; wait for it, or write elsewhere") from error
+            except OSError as error:
+                raise InputError(
+                    f"{real}: cannot be written ({error.strerror}); name a folder you may write"
+                ) from error
+        yield

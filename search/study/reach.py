@@ -13,9 +13,10 @@ from kernels.device import DeviceKey
 from kernels.families.defaults import default_choice
 from kernels.problem import GemmShape
 from kernels.tables.rows import TableRow, TunedTable
+from search.evaluation import Point
 from search.gfx950.machine import Machine
-from search.gfx950.model.families import FAMILY_WORK
-from search.results.winners import Point, slowdowns
+from search.gfx950.model.families import is_modelled
+from search.results.winners import slowdowns
 from search.study.priors import estimate_us
 
 GREATEST_M: Final = 1 << 17  # where a row that is still ahead ends: more rows than a prefill batch has
@@ -53,7 +54,7 @@ class Comparison:
         default, times = default_choice(shape, self.device), self.measured.get(shape, {})
         if default in times and (row.family, row.config) in times:
             return times[row.family, row.config] <= times[default]
-        if not self.device.has_scaled_fp4 or row.family not in FAMILY_WORK:
+        if not self.device.has_scaled_fp4 or not is_modelled(row.family):
             return None
         return _estimate_us(row.family, row.config, shape, self.device) <= _estimate_us(*default, shape, self.device)
 

@@ -196,6 +196,13 @@ def inspect(
         float | None,
         typer.Option(min=0, metavar="PERCENT", help="With --against: exit code 1 if a shape got slower by more."),
     ] = None,
+    timeline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TRIAL",
+            help="Draw the simulated compute unit of a row, or of a shape's best (MxNxK), as .png and Perfetto .json.",
+        ),
+    ] = None,
 ) -> None:
     """Show the results: a summary of each shape, or the rows and columns that the options choose."""
     from search.report.closing import overview, print_closing, print_rows
@@ -213,6 +220,9 @@ def inspect(
         typer.echo(line, err=True)
     if against is not None or fail_slower is not None:
         _compare(frame, against, fail_slower)
+        return
+    if timeline is not None:
+        _draw_timeline(frame, timeline, to)
         return
     rows = select(frame, view)
     if to is not None:
@@ -386,6 +396,14 @@ def _shapes(texts: list[str], sets: Sequence[ShapeSet]) -> tuple[GemmShape, ...]
 def _weights(sets: Sequence[ShapeSet]) -> dict[GemmShape, float]:
     """How often each shape runs in a step of the models, where their files say so."""
     return {shape: weight for one in sets for shape, weight in one.weights.items()}
+
+
+def _draw_timeline(frame: Any, trial: str, to: Path | None) -> None:
+    from search.commands.timeline import timeline
+
+    lines, paths = timeline(frame, trial, to)
+    for line in (*lines, *(f"wrote {path}" for path in paths)):
+        typer.echo(line)
 
 
 def _draw(frame: Any, folder: Path) -> list[Path]:

@@ -25,10 +25,9 @@ from search.gate.check import GateReport, check_program, load_calls
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts
 from search.gfx950.machine import Machine
-from search.gfx950.model.executed import MODEL_VERSION, ExecutedCall, predict_works, program_works
+from search.gfx950.model.executed import MODEL_VERSION, ExecutedCall, Prediction, predict_works, program_works
 from search.gfx950.model.launch_time import LaunchWork
 from search.gfx950.model.stream import Executed
-from search.gfx950.model.timing_model import Prediction
 from search.gfx950.simulator import Histogram
 from search.gfx950.simulator.state.recording import Recording
 from search.workers.compiler_output import diagnostic_line
@@ -179,6 +178,39 @@ def judge(task: OfflineTask, *, device: DeviceKey, cache: Path) -> Evaluation:
     prediction = predict_executed(candidate, compiled, report, machine)
     facts |= {"model": prediction.model, "bound": prediction.bound, "roofline_us": prediction.roofline_us}
     return Evaluation("ok", evidence="predicted", objective_us=prediction.predicted_us, facts=facts)
+
+
+@dataclass(frozen=True, eq=False)
+class ExecutedCandidate:
+    """A candidate whose code was executed and is right.
+
+    Args:
+        program: Its launches.
+        compiled: Their code.
+        report: Of the execution.
+    """
+
+    program: Program
+    compiled: Sequence[CompiledCall]
+    report: GateReport
+
+    def works(self, machine: Machine) -> tuple[LaunchWork, ...]:
+        """What each launch does, for :func:`~search.gfx950.model.executed.predict_works`."""
+        return executed_works(self.program, self.compiled, self.report, machine)
+
+
+def execute_candidate(candidate: Candidate, device: DeviceKey, cache: ArtifactCache, logs: Path) -> ExecutedCandidate:
+    """Compile and execute ``candidate``; ``logs`` is a folder of its own, gone afterwards.
+
+    Raises:
+        KernelError: It is illegal, does not compile, or is wrong.
+    """
+    refusal = candidate.config.check(candidate.shape, device)
+    if refusal is not None:
+        raise IllegalConfigError(refusal)
+    program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)
+    compiled = _compile(program, cache, logs)
+    return ExecutedCandidate(program, compiled, check_program(program, load_calls(compiled), candidate.shape))
 
 
 def _compile(program: Program, cache: ArtifactCache, logs: Path) -> list[CompiledCall]:

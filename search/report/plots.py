@@ -26,7 +26,7 @@ def plot(frame: pd.DataFrame, folder: Path) -> list[Path]:
     Raises:
         InputError: No matplotlib, or a folder that cannot be written.
     """
-    plt = _pyplot()
+    plt = pyplot("--plot")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return [path for device, shape in shapes_of(frame) for path in _plot_shape(plt, frame, device, shape, folder)]
@@ -34,15 +34,20 @@ def plot(frame: pd.DataFrame, folder: Path) -> list[Path]:
         raise InputError(f"{folder}: cannot be written ({error.strerror}); name another folder with --plot") from error
 
 
-def _pyplot() -> Any:
+def pyplot(option: str) -> Any:
+    """Matplotlib's drawing functions for files, which ``option`` of the command line needs.
+
+    Raises:
+        InputError: No matplotlib.
+    """
     try:
         import matplotlib
     except ImportError as error:
-        raise InputError("--plot needs matplotlib; pip install matplotlib") from error
+        raise InputError(f"{option} needs matplotlib; pip install matplotlib") from error
     matplotlib.use("Agg")  # files only: no display is needed
-    from matplotlib import pyplot
+    from matplotlib import pyplot as plt
 
-    return pyplot
+    return plt
 
 
 def _plot_shape(plt: Any, frame: pd.DataFrame, device: DeviceKey, shape: GemmShape, folder: Path) -> list[Path]:

@@ -20,7 +20,7 @@ from search.gfx950.model.stream import Event, WaveStream
 
 SIMDS = 4
 FOREVER = float("inf")
-SETTLED = 4  # last trips of a loop whose mean is taken for the trips that were cut
+SETTLED = 3  # last trips of a loop whose mean is taken for the trips that were cut
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,60 @@ from search.gfx950.model.constants import CONSTANTS, Constants
 from search.gfx950.model.issue import Kind
 from search.gfx950.model.launch_time import XCDS, LaunchTime, LaunchWork, Sharing, launch_time
 from search.gfx950.model.stream import Executed, WaveStream, wave_streams
-from search.gfx950.model.timing_model import Prediction, roofline_us
 
 Indices = npt.NDArray[np.int64]
 MODEL_VERSION = "gfx950-s1"
 WEIGHT = ("b", "b_scale")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Predicted time of a program and where it goes. All times in microseconds.
+
+    Args:
+        predicted_us: Time of the whole program in the machine's harness.
+        harness: Name of that harness.
+        model: Version of the model, and the harness: times of two are never compared.
+        bound: Name of the largest term: ``launch``, ``extra``, or a limit of the largest kernel.
+        roofline_us: Least time of the problem: dense FP4 peak or peak HBM bandwidth, whatever takes longer.
+        launch_us: Fixed cost of the first kernel.
+        extra_us: All kernels but the largest, with the fixed cost of each kernel beyond the first.
+        mfma_us: This and the following are what units of the largest kernel are busy for.
+        valu_us: Vector instructions.
+        lds_us: LDS bandwidth.
+        feed_us: Its operands into a compute unit.
+        latency_us: What its mean wave waits for memory and for the LDS.
+        hbm_us: Its distinct bytes from memory that nothing hides.
+        write_us: Results.
+    """
+
+    predicted_us: float
+    harness: str
+    model: str
+    bound: str
+    roofline_us: float
+    launch_us: float
+    extra_us: float
+    mfma_us: float
+    valu_us: float
+    lds_us: float
+    feed_us: float
+    latency_us: float
+    hbm_us: float
+    write_us: float
+
+    @property
+    def roofline_fraction(self) -> float:
+        """Roofline time over predicted time."""
+        return self.roofline_us / self.predicted_us
+
+
+def roofline_us(shape: GemmShape, machine: Machine) -> float:
+    """Time in microseconds below which ``shape`` cannot be computed: A and C in bf16, B packed."""
+    return max(
+        shape.flops / (machine.fp4_peak_tflops * 1e6),
+        shape.unique_bytes / (machine.hbm_peak_tbs * 1e6),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +218,8 @@ def predict_works(
     terms["extra_us"] = total - harness.launch_us - times[main].work_us
     return Prediction(
         predicted_us=max(total, least),
-        model=MODEL_VERSION,
+        harness=harness.name,
+        model=f"{MODEL_VERSION}-{harness.name}",
         bound=max(terms, key=lambda name: terms[name]).removesuffix("_us"),
         roofline_us=least,
         **terms,

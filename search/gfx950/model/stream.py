@@ -11,7 +11,7 @@ from search.gfx950.model.constants import CONSTANTS, PATH_BYTES_PER_CLK, Constan
 from search.gfx950.model.issue import Kind, Stretch, issue_block, timing_of
 from search.gfx950.simulator.state.recording import Block, Footprint, Recording
 
-TRIPS = 8  # of a loop that are simulated; each of the rest takes as long as the last of these
+TRIPS = 6  # of a loop that are simulated; each of the rest takes as long as the last of these
 MIN_PATH_CLKS = 4.0  # of a wave on the vector memory path or the LDS: 16 lanes a clock
 SCRATCH = "scratch"
 MEMORY = (Kind.LOAD, Kind.STORE, Kind.LDS)

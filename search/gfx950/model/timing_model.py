@@ -1,14 +1,19 @@
 """Predicted time of a program on gfx950: limits of each unit, combined per round of workgroups.
 
-A compute unit works through rounds of resident workgroups. A round lasts as long as its busiest unit, or as the
-longest chain of one workgroup's dependent steps:
+The formula for shortlists of knobs, before anything is compiled. What was executed is timed by the simulation of
+:mod:`search.gfx950.model.executed`, and only that is shown as a prediction.
+
+A compute unit works through rounds of resident workgroups. A round first waits for its first load; then it lasts as
+long as its busiest unit or the longest chain of one workgroup's dependent steps, by a soft maximum: units overlap, but
+never perfectly, and a hard one makes ties of tiles that differ:
 
     simd    ceil(resident * waves / 4) * max(MFMA clocks / efficiency, 8 clk * MFMA + VALU clocks)
     lds     resident * waves / 4 * LDS clocks
     feed    resident * max(operand bytes / feed rate, waves * vector memory clocks)
-    chain   a pipelined loop: max(steps * max(load latency / (stages - 1), step floor), one wave's own clocks)
-            without pipelining: steps * load latency + one wave's own clocks
+    chain   a pipelined loop: max((steps - 1) * max(load latency / (stages - 1), step floor), own clocks)
+            without pipelining: (steps - 1) * load latency + own clocks, of all waves of a workgroup on one SIMD
     kernel  launch + max(sum of rounds + written bytes / write rate, unique bytes / HBM rate)
+            + a share of the time to read memory once, which nothing hides, where operands are cold
     program sum of its kernels
 
 With the tiles of AITER's kernels this is the model fitted to AITER's timings. Every number comes from
@@ -22,12 +27,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernels.problem import GemmShape
-from search.gfx950.code.assembly import Analysis, Resources
-from search.gfx950.code.instruction_mix import VALU_CLKS, InstructionMix
+from search.gfx950.code.assembly import Analysis
+from search.gfx950.code.instruction_mix import VALU_CLKS
 from search.gfx950.machine import Machine, Number
 
-MODEL_VERSION = "gfx950-t2"
+MODEL_VERSION = "gfx950-t3"
+SOFTNESS = 2.5  # power of the soft maximum (fit to AITER's tuned code objects)
 
 
 @dataclass(frozen=True)
@@ -82,21 +87,7 @@ def with_code(work: CallWork, analysis: Analysis, lds_bytes: int, machine: Machi
         lds_bytes: LDS that the launch allocates.
         machine: Decides how many workgroups fit.
     """
-    return with_executed(work, analysis.executed(float(work.steps)), analysis.resources, lds_bytes, machine)
-
-
-def with_executed(
-    work: CallWork, mix: InstructionMix, resources: Resources, lds_bytes: int, machine: Machine
-) -> CallWork:
-    """``work`` with the instructions that one wave executed and the residency of its compiled code.
-
-    Args:
-        work: Estimate of the launch; its steps, grid and bytes stay.
-        mix: What the longest wave executes.
-        resources: Of the compiled kernel.
-        lds_bytes: LDS that the launch allocates.
-        machine: Decides how many workgroups fit.
-    """
+    mix, resources = analysis.executed(float(work.steps)), analysis.resources
     fitting = machine.resident_workgroups(resources.vgprs, lds_bytes, work.waves)
     return replace(
         work,
@@ -136,88 +127,13 @@ class KernelTime:
     write_us: Number
 
 
-LIMITS = ("mfma", "valu", "lds", "feed", "latency", "hbm", "write")
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Predicted time of a program and where it goes. All times in microseconds.
-
-    Args:
-        predicted_us: Time of the whole program in the machine's harness.
-        model: Version of the model.
-        bound: Name of the largest term: ``launch``, ``extra``, or a limit of the largest kernel.
-        roofline_us: Least time of the problem: dense FP4 peak or peak HBM bandwidth, whatever takes longer.
-        launch_us: Fixed cost of the first kernel.
-        extra_us: All kernels but the largest, with the fixed cost of each kernel beyond the first.
-        mfma_us: This and the following are limits of the largest kernel, see :class:`KernelTime`.
-        valu_us: Vector instructions.
-        lds_us: LDS bandwidth.
-        feed_us: Operands into the compute units.
-        latency_us: Dependent steps.
-        hbm_us: Distinct bytes from memory.
-        write_us: Results.
-    """
-
-    predicted_us: float
-    model: str
-    bound: str
-    roofline_us: float
-    launch_us: float
-    extra_us: float
-    mfma_us: float
-    valu_us: float
-    lds_us: float
-    feed_us: float
-    latency_us: float
-    hbm_us: float
-    write_us: float
-
-    @property
-    def roofline_fraction(self) -> float:
-        """Roofline time over predicted time."""
-        return self.roofline_us / self.predicted_us
-
-
-def predict(calls: Sequence[CallWork], shape: GemmShape, machine: Machine) -> Prediction:
-    """Predicted time of the program that launches ``calls`` in order to compute ``shape``.
-
-    Raises:
-        ValueError: There are no calls.
-    """
-    if not calls:
-        raise ValueError("a program has at least one call")
-    total = float(total_us(calls, machine))
-    times = [kernel_time(work, machine) for work in calls]
-    works = [float(time.work_us) for time in times]
-    main = times[int(np.argmax(works))]
-    terms = {f"{name}_us": float(getattr(main, f"{name}_us")) for name in LIMITS}
-    terms["launch_us"] = machine.harness.launch_us
-    terms["extra_us"] = total - machine.harness.launch_us - float(main.work_us)
-    return Prediction(
-        predicted_us=total,
-        model=MODEL_VERSION,
-        bound=max(terms, key=lambda name: terms[name]).removesuffix("_us"),
-        roofline_us=roofline_us(shape, machine),
-        **terms,
-    )
-
-
 def total_us(calls: Sequence[CallWork], machine: Machine) -> Number:
     """Predicted time in microseconds of a program, or of each of many programs."""
     harness = machine.harness
     launches = sum(np.asarray(call.workgroups) > 0 for call in calls)
     work = sum(kernel_time(call, machine).work_us for call in calls)
-    total: Number = harness.launch_us + (launches - 1) * harness.extra_kernel_us + work
+    total: Number = harness.formula_us + (launches - 1) * harness.extra_kernel_us + work
     return total
-
-
-def roofline_us(shape: GemmShape, machine: Machine) -> float:
-    """Time in microseconds below which ``shape`` cannot be computed: A and C in bf16, B packed."""
-    return max(
-        shape.flops / (machine.fp4_peak_tflops * 1e6),
-        shape.unique_bytes / (machine.hbm_peak_tbs * 1e6),
-    )
 
 
 def kernel_time(work: CallWork, machine: Machine) -> KernelTime:
@@ -226,16 +142,34 @@ def kernel_time(work: CallWork, machine: Machine) -> KernelTime:
     left = np.ceil((work.workgroups - full * machine.cu_count * work.resident) / machine.cu_count)
     whole, rest = _round(work, work.resident, machine), _round(work, left, machine)
     units = {name: full * whole[name] + rest[name] for name in whole}
-    rounds = full * _longest(whole) + _longest(rest)
+    fill = _latency_clks(work, machine) / machine.clock_mhz  # of the first load: nothing computes before it arrives
+    rounds = full * (_longest(whole) + fill) + _longest(rest) + fill * (left > 0)
     write = (work.written_bytes + machine.atomic_cost * work.atomic_bytes) / (machine.write_tbs * 1e6)
     hbm = _hbm_us(work, machine)
-    busy = np.where(np.asarray(work.workgroups) > 0, np.maximum(rounds + write, hbm), 0.0)
+    exposed = np.where(_is_cold(work, machine), machine.exposed_share * hbm, 0.0)
+    busy = np.where(np.asarray(work.workgroups) > 0, np.maximum(rounds + write, hbm) + exposed, 0.0)
     return KernelTime(work_us=busy, hbm_us=hbm, write_us=write, **units)
 
 
 def _longest(limits: dict[str, Number]) -> Number:
-    longest: Number = np.maximum.reduce(np.broadcast_arrays(*limits.values()))
-    return longest
+    """Soft maximum of ``limits``, over the largest so that no power overflows."""
+    values = np.stack(np.broadcast_arrays(*limits.values())).astype(float)
+    largest = np.maximum(values.max(axis=0), np.finfo(float).tiny)
+    total: Number = largest * ((values / largest) ** SOFTNESS).sum(axis=0) ** (1 / SOFTNESS)
+    return np.where(values.max(axis=0) > 0, total, 0.0)
+
+
+def _is_cold(work: CallWork, machine: Machine) -> Number:
+    """Whether operands come from memory: neither an earlier kernel nor the harness left them in the Infinity Cache."""
+    cold: Number = np.logical_and(work.from_hbm, np.asarray(work.read_bytes) > machine.harness.warm_bytes)
+    return cold
+
+
+def _latency_clks(work: CallWork, machine: Machine) -> Number:
+    clks: Number = np.where(_is_cold(work, machine), machine.hbm_latency_clks, machine.l2_latency_clks) * (
+        np.asarray(work.steps) > 0
+    )
+    return clks
 
 
 def _round(work: CallWork, resident: Number, machine: Machine) -> dict[str, Number]:
@@ -256,14 +190,17 @@ def _round(work: CallWork, resident: Number, machine: Machine) -> dict[str, Numb
 def _chain_us(work: CallWork, machine: Machine) -> Number:
     """Microseconds of one workgroup alone: its dependent steps and one wave's instructions in order."""
     clk_us = 1.0 / machine.clock_mhz
-    latency = (machine.hbm_latency_clks if work.from_hbm else machine.l2_latency_clks) * clk_us
-    own = work.mfma_clks + work.valu_clks + work.lds_clks + machine.barrier_clks * work.barriers
-    ahead = np.maximum(work.stages - 1, 1)
-    pipelined = np.maximum(work.steps * np.maximum(latency / ahead, machine.step_floor_us), own * clk_us)
-    chain: Number = np.where(work.stages > 1, pipelined, work.steps * latency + own * clk_us)
+    latency = _latency_clks(work, machine) * clk_us
+    one = work.mfma_clks + work.valu_clks + work.lds_clks + machine.barrier_clks * work.barriers
+    own = one * np.ceil(np.asarray(work.waves) / machine.simds) * clk_us
+    further = np.maximum(np.asarray(work.steps) - 1, 0)
+    ahead = np.maximum(np.asarray(work.stages) - 1, 1)
+    pipelined = np.maximum(further * np.maximum(latency / ahead, machine.step_floor_us), own)
+    chain: Number = np.where(np.asarray(work.stages) > 1, pipelined, further * latency + own)
     return chain
 
 
 def _hbm_us(work: CallWork, machine: Machine) -> Number:
-    rate = machine.hbm_bandwidth_tbs(np.maximum(work.workgroups, 1)) * 1e6
+    cold = machine.hbm_bandwidth_tbs(np.maximum(work.workgroups, 1))
+    rate = np.where(_is_cold(work, machine), cold, machine.cache_tbs) * 1e6
     return work.read_bytes / rate

@@ -105,7 +105,7 @@ def estimate_code_object_work(tile_m: Number, tile_n: Number, M: Number, N: Numb
         mfma_clks=16 * mfma,
         steps=steps,
         stages=HAND_WRITTEN_STAGES,
-        feed_bytes=steps * (np.asarray(tile_m) + tile_n) * 256 * ROW_BYTES,
+        feed_bytes=steps * (np.minimum(tile_m, M) + np.asarray(tile_n)) * 256 * ROW_BYTES,
         read_bytes=(np.asarray(M) + N) * K * ROW_BYTES,
         written_bytes=2.0 * np.asarray(M) * N,
     )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.gfx950.machine import AITER, GPUMODE, MI350X, MI355X, Machine
+from search.gfx950.machine import AITER, GPUMODE, HARNESSES, MI350X, MI355X, Machine
 
 
 # The row of the vendor's table: VGPRs of a lane -> waves a SIMD.
@@ -68,7 +68,7 @@ def test_bandwidth_stops_at_the_number_of_compute_units() -> None:
 
 def test_aiters_harness_has_one_bandwidth() -> None:
     assert MI355X.harness is AITER
-    assert MI355X.hbm_bandwidth_tbs(1) == MI355X.hbm_bandwidth_tbs(256) == 5.4
+    assert MI355X.hbm_bandwidth_tbs(1) == MI355X.hbm_bandwidth_tbs(256) == 6.8
 
 
 @given(st.integers(1, 512), st.integers(0, 163840), st.sampled_from([1, 2, 4, 8, 16]))
@@ -77,3 +77,11 @@ def test_residents_fit(vgprs: int, lds_bytes: int, waves: int) -> None:
     assert resident * waves <= 4 * 8
     assert resident * lds_bytes <= 163840
     assert -(-resident * waves // 4) * vgprs <= 512
+
+
+@pytest.mark.parametrize(
+    ("harness", "operand_bytes", "warm"),
+    [("aiter", 2e6, True), ("aiter", 3e6, False), ("gpumode", 1.0, False), ("cold", 1.0, False), ("warm", 2e8, True)],
+)
+def test_a_harness_says_what_is_still_in_the_cache(harness: str, operand_bytes: float, warm: bool) -> None:
+    assert HARNESSES[harness].is_warm(operand_bytes) is warm

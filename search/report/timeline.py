@@ -1,0 +1,106 @@
+"""A simulated compute unit as a picture and as a trace that Perfetto and Chrome's viewer open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kernels.errors import InputError
+from search.gfx950.model.compute_unit import Span
+from search.gfx950.model.launch_time import LaunchTime
+from search.report.plots import DOTS_PER_INCH, pyplot
+
+UNITS = {"mfma": "MFMA", "valu": "VALU", "lds": "LDS", "vmem": "vector memory"}
+WAITS = {"wait memory": "waits for memory", "wait lds": "waits for the LDS", "wait barrier": "waits at a barrier"}
+COLOURS = {
+    "mfma": "tab:red", "valu": "tab:blue", "lds": "tab:green", "vmem": "tab:orange", "wait memory": "0.75",
+    "wait lds": "0.85", "wait barrier": "0.55",
+}  # fmt: skip
+
+
+def write_timeline(
+    names: Sequence[str], times: Sequence[LaunchTime], title: str, clock_mhz: float, to: Path
+) -> list[Path]:
+    """Write ``to`` with the endings ``.png`` and ``.json``; both paths.
+
+    Args:
+        names: Of the launches.
+        times: Of the launches, watched.
+        title: Of the picture.
+        clock_mhz: Clock of the shader engine.
+        to: Path without an ending.
+
+    Raises:
+        InputError: No matplotlib, or a file that cannot be written.
+    """
+    picture, trace = to.with_suffix(".png"), to.with_suffix(".json")
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        trace.write_text(json.dumps(trace_events(names, times, clock_mhz)))
+        _draw(names, times, title, clock_mhz, picture)
+    except OSError as error:
+        raise InputError(f"{to}: cannot be written ({error.strerror}); name another path with --to") from error
+    return [picture, trace]
+
+
+def lane_of(span: Span) -> str:
+    """Row of the picture: a unit, of one SIMD where each has its own, or a wave."""
+    if span.lane in WAITS:
+        return f"wave {span.place}"
+    return f"{UNITS[span.lane]} {span.place}" if span.lane in ("mfma", "valu") else UNITS[span.lane]
+
+
+def trace_events(names: Sequence[str], times: Sequence[LaunchTime], clock_mhz: float) -> dict[str, Any]:
+    """The launches as complete events of the Trace Event Format: a process a launch, a thread a lane, times in us."""
+    events: list[dict[str, Any]] = []
+    for process, (name, time) in enumerate(zip(names, times, strict=True)):
+        lanes = _lanes(time.unit.spans)
+        events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}})
+        for lane, thread in lanes.items():
+            events.append({"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": lane}})
+        for span in time.unit.spans:
+            start, length = span.start / clock_mhz, (span.end - span.start) / clock_mhz
+            label = UNITS.get(span.lane) or WAITS[span.lane]
+            events.append(
+                {"ph": "X", "name": label, "pid": process, "tid": lanes[lane_of(span)], "ts": start, "dur": length}
+            )
+    return {"traceEvents": events, "displayTimeUnit": "ns"}
+
+
+def _lanes(spans: Sequence[Span]) -> dict[str, int]:
+    """Number of each lane that occurs: units first, in the order of ``UNITS``, then waves by number."""
+    kinds = [*UNITS, *WAITS]
+    ordered = sorted(spans, key=lambda span: (min(kinds.index(span.lane), len(UNITS)), span.place))
+    return {lane: number for number, lane in enumerate(dict.fromkeys(map(lane_of, ordered)))}
+
+
+def _draw(names: Sequence[str], times: Sequence[LaunchTime], title: str, clock_mhz: float, path: Path) -> None:
+    plt = pyplot("--timeline")
+    heights = [max(1, len(_lanes(time.unit.spans))) for time in times]
+    figure, axes = plt.subplots(
+        len(times), 1, squeeze=False, figsize=(12, 1.5 + 0.28 * sum(heights)), layout="constrained",
+        gridspec_kw={"height_ratios": heights},
+    )  # fmt: skip
+    for axis, name, time in zip(axes[:, 0], names, times, strict=True):
+        _draw_launch(axis, name, time, clock_mhz)
+    axes[-1, 0].set_xlabel("simulated time of one compute unit, us")
+    figure.suptitle(title)
+    figure.savefig(path, dpi=DOTS_PER_INCH)
+    plt.close(figure)
+
+
+def _draw_launch(axis: Any, name: str, time: LaunchTime, clock_mhz: float) -> None:
+    lanes = _lanes(time.unit.spans)
+    for kind in (*WAITS, *UNITS):
+        for lane, number in lanes.items():
+            bars = [
+                (span.start / clock_mhz, (span.end - span.start) / clock_mhz)
+                for span in time.unit.spans
+                if span.lane == kind and lane_of(span) == lane
+            ]
+            axis.broken_barh(bars, (number - 0.4, 0.8), color=COLOURS[kind])
+    axis.set_yticks(list(lanes.values()), list(lanes))
+    axis.invert_yaxis()
+    axis.set_title(name)

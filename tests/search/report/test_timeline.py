@@ -1,0 +1,48 @@
+"""search.report.timeline: lanes of the picture and events of the trace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kernels.errors import InputError
+from search.gfx950.model.compute_unit import Span, Supply, UnitTime
+from search.gfx950.model.launch_time import LaunchTime
+from search.report.timeline import lane_of, trace_events, write_timeline
+
+SPANS = (
+    Span("wait memory", 1, 0.0, 2400.0), Span("valu", 1, 2400.0, 4800.0), Span("mfma", 1, 4800.0, 7200.0),
+    Span("lds", 0, 100.0, 200.0),
+)  # fmt: skip
+TIME = LaunchTime(3.0, 0.0, 0.0, UnitTime(7200.0, 7200.0, {}, {}, SPANS), Supply({}, 400.0, 32.0, 16.0))
+
+
+def test_units_of_a_simd_and_waves_have_lanes_of_their_own() -> None:
+    assert [lane_of(span) for span in SPANS] == ["wave 1", "VALU 1", "MFMA 1", "LDS"]
+
+
+def test_a_trace_holds_complete_events_in_microseconds_and_names_its_lanes() -> None:
+    events = trace_events(["gemm"], [TIME], 2400.0)["traceEvents"]
+    valu = next(event for event in events if event["ph"] == "X" and event["name"] == "VALU")
+    assert (valu["ts"], valu["dur"]) == (1.0, 1.0)
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert names[valu["tid"]] == "VALU 1"
+    assert [names[number] for number in sorted(names)] == ["MFMA 1", "VALU 1", "LDS", "wave 1"]
+    assert {event["name"] for event in events if event["ph"] == "X"} == {
+        "VALU", "MFMA", "LDS", "waits for memory",
+    }  # fmt: skip
+
+
+def test_both_files_are_written(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture, trace = write_timeline(["gemm"], [TIME], "title", 2400.0, tmp_path / "new" / "x")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert len(json.loads(trace.read_text())["traceEvents"]) == 1 + 4 + 4
+
+
+def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="--to"):
+        write_timeline(["gemm"], [TIME], "title", 2400.0, tmp_path / "file" / "x")

@@ -47,7 +47,7 @@ class Constants:
     exposed_share: float = constant(0.25, "share", "fit", "of the time to read memory once, never hidden; " + _AITER)
     write_tbs: float = constant(4.85, "TB/s", "fit", _AITER)
     dispatch_clks: float = constant(1.5, "clk", "fit", "workgroups of an XCD start one after the other; " + _GPUMODE)
-    crowding: float = constant(1.2, "share", "fit", "a further workgroup on the busiest unit; " + _GPUMODE)
+    crowding: float = constant(1.0, "share", "fit", "a further workgroup on the busiest unit; " + _GPUMODE)
     mfma_throttle: float = constant(0.26, "share", "fit", "MFMA of a full device slow down by this; " + _AITER)
 
 

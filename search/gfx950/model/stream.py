@@ -85,11 +85,18 @@ def wave_streams(executed: Executed, constants: Constants = CONSTANTS) -> tuple[
 
 
 def _longest(executed: Executed) -> list[tuple[int, tuple[Block, ...]]]:
-    """(wave, what it executed) of the workgroup that executed most instructions."""
+    """(wave, what it executed) of the workgroup with most instructions, and of several alike the one with most bytes."""
     count = 1 + max(int(waves.max()) for _, _, waves in executed.recording.blocks)
     streams = [(wave, executed.recording.stream(wave)) for wave in range(count)]
-    workgroups = [streams[start : start + executed.waves] for start in range(0, count, executed.waves)]
-    return max(workgroups, key=lambda waves: sum(end - first for _, stream in waves for first, end in stream))
+    starts = range(0, count, executed.waves)
+
+    def effort(start: int) -> tuple[int, float]:
+        waves = range(start, start + executed.waves)
+        instructions = sum(end - first for wave in waves for first, end in streams[wave][1])
+        return instructions, sum(one.bytes_among(waves) for one in executed.recording.footprints.values())
+
+    start = max(starts, key=effort)
+    return streams[start : start + executed.waves]
 
 
 class _Wave:

@@ -46,6 +46,11 @@ class Footprint:
         mine = self.lanes[self.waves == wave]
         return self.lane_bytes * float(mine[0] if len(mine) else self.lanes.mean())
 
+    def bytes_among(self, waves: range) -> float:
+        """Bytes that those of ``waves`` moved that were in the first execution."""
+        mine = (self.waves >= waves.start) & (self.waves < waves.stop)
+        return self.lane_bytes * float(self.lanes[mine].sum())
+
 
 @dataclass(eq=False)
 class Recording:

@@ -14,14 +14,24 @@ if [ -L "${venv%/}" ]; then # --clear would empty the folder that the link leads
     echo "error: $venv is a symbolic link; remove it, or name another folder with VENV=..." >&2
     exit 2
 fi
+has_torch=$("$python" -c 'import torch' 2>/dev/null && echo yes || echo no)
+if [ -e "${KFD:-/dev/kfd}" ] && [ "$has_torch" = no ]; then # PyPI's torch would be gigabytes of CUDA, and see no GPU
+    echo "error: this machine has an AMD GPU, and $python has no torch; give one that has it with PYTHON=...," >&2
+    echo "or install it first: $python -m pip install torch --index-url https://download.pytorch.org/whl/rocm7.1" >&2
+    exit 2
+fi
 "$python" -m venv --clear "$venv"
 extras=torch,plot,report,test
 constraints=constraints.txt
-if "$python" -c 'import torch' 2>/dev/null; then
+if [ "$has_torch" = yes ]; then
     echo "using the torch of $python"
     # Not --system-site-packages: PYTHON may be in a virtual environment itself, which that option passes over.
     site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    "$python" -c 'import sys; print(*(p for p in sys.path if p.endswith("-packages")), sep="\n")' >"$site/parent.pth"
+    # Not bare paths: the .pth files there, which is how editable installs are found, would not be read.
+    "$python" -c 'import sys
+for path in sys.path:
+    if path.endswith("-packages"):
+        print(f"import site; site.addsitedir({path!r})")' >"$site/parent.pth"
     if "$python" -c 'import triton' 2>/dev/null; then extras=plot,report,test; fi
     # What is there is pinned, so that no dependency can replace it.
     constraints=$venv/constraints.txt
@@ -36,7 +46,7 @@ for line in Path("constraints.txt").read_text().splitlines():
     if re.sub(r"[-_.]+", "-", name).lower() not in there:
         print(line)
 for name, version in sorted(there.items()):
-    if name in ("torch", "numpy") or "triton" in name:
+    if name == "torch" or "triton" in name:
         print(f"{name}=={version}")
 PY
 fi
@@ -45,3 +55,7 @@ if [ ! -x "$venv/bin/ruff" ]; then # it came with PYTHON; its launcher looks for
     "$venv/bin/python" -m pip install --disable-pip-version-check --quiet --constraint constraints.txt \
         --ignore-installed --no-deps ruff
 fi
+"$venv/bin/python" -c 'import torch, triton' || {
+    echo "error: $venv does not import the torch or the triton of $python; see the line above" >&2
+    exit 2
+}

@@ -322,7 +322,7 @@ def explain(
 @app.command()
 def doctor(results: Results = RESULTS, storage: Storage = None, as_json: Json = False) -> None:
     """List what this machine can do, and how to cure what it cannot."""
-    from search.commands.doctor import examine
+    from search.commands.doctor import examine, next_step
     from search.terminal import TextTable, output_console, print_table
 
     checks = examine(results, storage)
@@ -331,6 +331,7 @@ def doctor(results: Results = RESULTS, storage: Storage = None, as_json: Json = 
         return
     rows = tuple((check.status, check.name, check.detail, check.cure) for check in checks)
     print_table(TextTable(("status", "what", "found", "cure"), rows), output_console())
+    typer.echo(f"next: {next_step(checks)}")
 
 
 def _compare(frame: Any, against: Path | None, fail_slower: float | None) -> None:

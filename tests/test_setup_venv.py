@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,3 +24,37 @@ def test_a_symbolic_link_is_refused_in_one_line_and_its_target_kept(tmp_path: Pa
     assert done.returncode == 2
     assert done.stderr == f"error: {link}{slash} is a symbolic link; remove it, or name another folder with VENV=...\n"
     assert (target / "mine").exists() and list(target.iterdir()) == [target / "mine"]
+
+
+def test_on_an_amd_machine_a_python_without_torch_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
+    python, kfd = tmp_path / "python", tmp_path / "kfd"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')  # sees the standard library only
+    python.chmod(0o755)
+    kfd.touch()
+    done = subprocess.run(
+        ["sh", str(SCRIPT), str(python), str(tmp_path / "venv")],
+        env={"PATH": "/usr/bin:/bin", "KFD": str(kfd)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "has no torch; give one that has it with PYTHON=..." in done.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_what_python_imports_from_an_editable_install_its_environment_imports_too(tmp_path: Path) -> None:
+    packages, project = tmp_path / "x-packages", tmp_path / "project"
+    packages.mkdir()
+    project.mkdir()
+    (project / "editable_aiter.py").write_text("PLACE = 'project'\n")
+    (packages / "editable.pth").write_text(f"{project}\n")
+    snippet = re.search(r"-c '(import sys\nfor path.*?)' >\"\$site/parent.pth\"", SCRIPT.read_text(), re.DOTALL)
+    assert snippet is not None
+    lines = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path[:] = [{str(packages)!r}]\n{snippet[1]}"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/parent.pth").write_text(lines)
+    probe = f"import site; site.addsitedir({str(tmp_path / 'site')!r}); import editable_aiter as e; print(e.PLACE)"
+    assert (
+        subprocess.run([sys.executable, "-I", "-S", "-c", probe], capture_output=True, text=True).stdout == "project\n"
+    )

@@ -18,6 +18,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from kernels.errors import UnavailableError
+
 LIBRARY_NAME: Final = "libamdhip64.so"
 # Source: hip_runtime_api.h. The kernel arguments as one buffer: pairs of what follows and a pointer, then the end.
 _BUFFER_POINTER, _BUFFER_SIZE, _END = 1, 2, 3
@@ -201,19 +203,33 @@ def rocm_version() -> str:
     return built if running == short else f"{built}, runtime {running}"
 
 
-def mapped_library(maps: Path = Path("/proc/self/maps")) -> Path:
-    """Path of the ``libamdhip64`` that is mapped into the process.
+def mapped_library(maps: Path = Path("/proc/self/maps"), own: Path | None = None) -> Path:
+    """Path of the ``libamdhip64`` that torch uses: the one that is mapped into the process.
 
     Args:
         maps: List of what is mapped, as Linux writes it.
+        own: torch's folder: of several copies, the one below it or beside it counts. Default: that of the process.
 
     Raises:
         HipError: There is none.
+        UnavailableError: There are several, and nothing tells which is torch's.
     """
     mapped = (Path(line.split(maxsplit=5)[-1]) for line in maps.read_text().splitlines())
     found = sorted({path for path in mapped if path.name.startswith(LIBRARY_NAME)})
-    if len(found) > 1:
-        raise HipError(f"two HIP runtimes in this process, {found[0]} and {found[1]}: streams of one fail in the other")
     if not found:
         raise HipError(f"no {LIBRARY_NAME} in this process: HIP kernels need a torch that is built for ROCm")
-    return found[0]
+    if len(found) == 1:
+        return found[0]
+    packages = (own or _torch_folder()).parent  # wheels bring ROCm in torch/lib, or as packages beside torch
+    of_torch = [path for path in found if path.is_relative_to(packages)]
+    if len(of_torch) == 1:
+        return of_torch[0]
+    raise UnavailableError(
+        f"two HIP runtimes in this process, {found[0]} and {found[1]}: streams of one fail in the other"
+    )
+
+
+def _torch_folder() -> Path:
+    import torch  # here, as in rocm_version
+
+    return Path(torch.__file__).parent

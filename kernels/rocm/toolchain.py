@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -75,3 +77,26 @@ def _llvm_version(tool: str) -> int:
 
 def _existing(*places: str) -> Iterator[str]:
     return (found for found in map(shutil.which, places) if found is not None)
+
+
+TRITON_DISTRIBUTIONS: Final = ("triton", "triton-rocm", "pytorch-triton-rocm")
+
+
+@cache
+def triton_version() -> str:
+    """Version of Triton that tells builds apart: that of its distribution where it says more than ``__version__``.
+
+    Forks and nightly builds for ROCm all call themselves 3.6.0 or 3.7.0; the hash of their sources is in the
+    distribution's version only, as in ``3.7.0+amd.rocm7.2.0.git1a2b3c4d``.
+    """
+    import triton  # here: it takes a second, and what asks for LLVM's tools needs none of it
+
+    short = str(triton.__version__)
+    for name in TRITON_DISTRIBUTIONS:
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+        if version.startswith(short):
+            return version
+    return short

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
+import shutil
+import sysconfig
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -29,13 +32,20 @@ from kernels.tables.file import load_table
 from kernels.tables.rows import TunedTable, is_stale
 from kernels.tables.sources import user_tables
 from kernels.wording import counted
+from search.device import amd_telemetry
+from search.device.absence import why_no_gpu
+from search.device.gpu import C_CURE
+from search.device.inventory import GpuFacts, alike, look, others_note
 from search.space.available import config_absence
 from search.workers.allocator import PACKAGE, fast_malloc
+from search.workers.cores import lent_cores
 
 Status = Literal["ok", "missing", "warning"]
 TRITON_RANGE = ((3, 6), (3, 9))  # tested minor versions, both ends included
 TORCH_FROM = (2, 9)
 PYTHON_FROM = (3, 10)
+BLOCKING = (("gpu", "warning"), ("launcher", "missing"))  # checks without which nothing is measured
+DOUBTFUL_ROCM = (7, 2)  # https://github.com/ROCm/clr/issues/279, https://github.com/vllm-project/vllm/pull/46386
 
 
 @dataclass(frozen=True)
@@ -65,8 +75,8 @@ def examine(results: Path, storage: str | None = None) -> list[Check]:
         storage: Where studies would live instead; a database server is not contacted.
     """
     return [
-        _python(), _torch(), _triton(), *_gpus(), _cross_compiler(), _hip_compiler(), _objdump(), *_aiter(),
-        _allocator(), _optuna(results, storage), _cache(), _packages("pandas", "pyarrow"),
+        _python(), _torch(), _triton(), *_gpus(), *_measuring(), _cross_compiler(), _hip_compiler(), _objdump(),
+        *_aiter(), _allocator(), _optuna(results, storage), _cache(), _packages("pandas", "pyarrow"),
         _packages("matplotlib", cure="pip install '.[plot]'"), _namesake(), *_tables(),
     ]  # fmt: skip
 
@@ -82,7 +92,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 def _python() -> Check:
     version = platform.python_version()
-    detail = f"{version}, {counted(len(os.sched_getaffinity(0)), 'CPU core')}"
+    detail = f"{version}, {counted(lent_cores(), 'CPU core')}"
     if _numbers(version) >= PYTHON_FROM:
         return Check("python", "ok", detail)
     return Check("python", "warning", detail, f"use Python {_dotted(PYTHON_FROM)} or newer")
@@ -115,15 +125,72 @@ def _allocator() -> Check:
 
 
 def _gpus() -> Iterator[Check]:
-    count = torch.cuda.device_count()
-    if local_device() is None:
-        yield Check(
-            "gpu", "missing", "none that torch can use", "search offline with --target gfx950; measure elsewhere"
-        )
+    gpus = look()
+    if not gpus:
+        reason = why_no_gpu()
+        cure = "search offline with --target gfx950; measure elsewhere"
+        found, _, mended = (reason or f"none that torch can use; {cure}").partition("; ")
+        yield Check("gpu", "missing" if reason is None else "warning", found, mended)
+    for gpu in gpus:
+        yield Check(f"gpu {gpu.index}", "ok", f"{gpu.key}, {gpu.name or 'no name'}" + _placed(gpu))
+    left = others_note(gpus, alike(gpus))
+    if left is not None:
+        yield Check("gpu kinds", "warning", left, "partition all alike, or mask with HIP_VISIBLE_DEVICES")
+
+
+def _placed(gpu: GpuFacts) -> str:
+    return "".join(f", {fact}" for fact in (gpu.product, gpu.address) if fact is not None)
+
+
+def _measuring() -> Iterator[Check]:
+    """What a sweep on this machine's GPUs needs besides them; nothing where torch has no use for one."""
+    if torch.version.hip is None and torch.version.cuda is None:
         return
-    for index in range(count):
-        properties = torch.cuda.get_device_properties(index)
-        yield Check(f"gpu {index}", "ok", f"{local_device(index)}, {properties.name}")
+    yield _launcher()
+    yield _core_limit()
+    if torch.version.hip is not None:
+        yield _graphs(torch.version.hip)
+        there = amd_telemetry.is_there()
+        yield Check("telemetry", "ok", "amdsmi") if there else _absent_telemetry()
+
+
+def _launcher() -> Check:
+    """Triton compiles what launches kernels, in C, at the first launch."""
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    headers = Path(sysconfig.get_paths()["include"]) / "Python.h"
+    lacking = [name for name, there in (("C compiler", compiler), ("Python.h", headers.is_file())) if not there]
+    if lacking:
+        return Check("launcher", "missing", f"no {' and no '.join(lacking)}: no kernel can be launched", C_CURE)
+    return Check("launcher", "ok", f"{compiler}, {headers}")
+
+
+def _core_limit() -> Check:
+    soft, _ = resource.getrlimit(resource.RLIMIT_CORE)
+    if soft == 0:
+        return Check("core dumps", "ok", "switched off")
+    found = "on here; workers of a sweep switch them off, other programs that fault leave gigabytes each"
+    return Check("core dumps", "warning", found, "ulimit -c 0; for a container --ulimit core=0")
+
+
+def _graphs(hip: str) -> Check:
+    if _numbers(hip) == DOUBTFUL_ROCM:
+        found = f"ROCm {hip}: 7.2.0 to 7.2.3 corrupt captured graphs in some processes; replays are compared here"
+        return Check("graphs", "warning", found, "use ROCm 7.1, or 7.2.4 and newer")
+    return Check("graphs", "ok", f"ROCm {hip}")
+
+
+def _absent_telemetry() -> Check:
+    found, _, cure = amd_telemetry.ABSENT_NOTE.partition("; ")
+    return Check("telemetry", "missing", found, cure)
+
+
+def next_step(checks: Sequence[Check]) -> str:
+    """The command to run next on this machine, or what has to be cured before."""
+    blocking = [check for check in checks if (check.name, check.status) in BLOCKING]
+    if blocking:
+        return f"cure `{blocking[0].name}` first: {blocking[0].cure}"
+    target = "local --trials 60" if any(check.name.startswith("gpu ") for check in checks) else "gfx950"
+    return f"run_search.py sweep 16x2112x7168 --target {target}"
 
 
 def _cross_compiler() -> Check:
@@ -168,7 +235,10 @@ def _aiter() -> Iterator[Check]:
         found, _, cure = str(error).partition(": ")
         yield Check("aiter kernels", "missing", f"staged_ck is left out: {found}", cure)
     version = _version("amd-aiter")
-    if version is None and not aiter_installed():
+    if version is not None and not aiter_installed():  # an editable install that only its own shells find
+        found = f"{version} is installed and cannot be imported: the family aiter is left out"
+        yield Check("aiter", "warning", found, "pip install amd-aiter here, or put its folder on PYTHONPATH")
+    elif version is None and not aiter_installed():
         yield Check("aiter", "missing", "the family aiter is left out", "pip install amd-aiter on ROCm")
     else:
         yield Check("aiter", "ok", version or "importable, not installed by pip")

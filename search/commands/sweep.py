@@ -25,6 +25,7 @@ from kernels.disk import default_cache
 from kernels.dispatch import load_dispatcher
 from kernels.errors import InputError
 from kernels.problem import GemmShape
+from kernels.rocm.toolchain import triton_version
 from search.commands.budget import shares, worths
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, Point, Value
 from search.evaluators import Evaluator
@@ -254,7 +255,7 @@ class _Sweep:
         return optuna.create_study(storage=self.storage, study_name=name, load_if_exists=True)
 
     def first_study(self, shape: GemmShape) -> str:
-        return first_study(self.evaluator.device, shape, self.evaluator.protocol, triton.__version__)
+        return first_study(self.evaluator.device, shape, self.evaluator.protocol, triton_version())
 
     def points(self, shape: GemmShape) -> Points:
         """The shape's legal points; raises InputError where no family has one."""

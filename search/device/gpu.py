@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Protocol
 
 import torch
+import triton
 from triton.errors import TritonError
 from triton.runtime.errors import OutOfResources
 
@@ -31,6 +33,7 @@ from search.device.product import Product
 from search.device.telemetry import GpuState, driver_version, read_state
 from search.device.timing import Launch, TimingDevice
 
+C_CURE = "apt-get install gcc python3-dev"
 KERNELS_KEPT = 200  # compiled variants of one kernel that stay in memory, up to 1 MB each
 # In what ROCr writes before it aborts the process. Source: ROCR-Runtime, runtime.cpp and amd_gpu_agent.cpp.
 FAULT_MARKS = ("Memory access fault", "HW Exception", "HSA_STATUS_ERROR")
@@ -39,6 +42,12 @@ REASON_LENGTH = 300  # characters kept of a driver's message
 
 class GpuFaultError(KernelError):
     """A kernel broke the GPU's context: this process can use it no longer and must end."""
+
+    outcome = "crashed"
+
+
+class CaptureRefusedError(KernelError):
+    """The runtime does not capture a launch of this candidate into a graph."""
 
     outcome = "crashed"
 
@@ -115,6 +124,7 @@ class TorchGpu:
     """The first GPU that this process sees."""
 
     def __init__(self) -> None:
+        start_driver()
         settle_cache_keys()  # those of the processes that compile ahead
         self.torch_device = torch.device("cuda", 0)
 
@@ -192,6 +202,22 @@ class TorchGpu:
         return read_state(0)
 
 
+def start_driver() -> None:
+    """Have Triton compile, in C, and load the helper that it launches through.
+
+    Raises:
+        InputError: There is no C compiler, or it does not find Python's headers.
+    """
+    try:
+        triton.runtime.driver.active.get_current_device()
+    except (subprocess.CalledProcessError, FileNotFoundError) as error:
+        raise InputError(f"Triton's launcher cannot be compiled: {one_line(error)}; {C_CURE}") from error
+    except RuntimeError as error:
+        if "C compiler" not in str(error):
+            raise
+        raise InputError(f"Triton's launcher cannot be compiled: {one_line(error)}; {C_CURE}") from error
+
+
 def _load_native(call: KernelCall) -> Loaded:
     """Build and load; scratch is counted in registers of 4 bytes a lane."""
     try:
@@ -234,6 +260,10 @@ def kernel_error(error: RuntimeError, gpu: Gpu) -> KernelError | None:
         return GpuFaultError(one_line(fault))
     if isinstance(error, torch.OutOfMemoryError) or "out of memory" in text:
         return ResourceLimitError(text)
+    if "captur" in text:  # an operation that a graph cannot hold
+        return CaptureRefusedError(text)
+    if "invalid device function" in text or "code-generation failure" in text:
+        return CompileError(text)
     if isinstance(error, HipError) or "Triton Error" in text:  # an option or a grid that the driver refuses
         return IllegalConfigError(text)
     if "PassManager" in text or "ptxas" in text.lower():

@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 
+from search.device import amd_telemetry
+from search.device.product import pci_address
+
 # Bits of nvmlDeviceGetCurrentClocksEventReasons that mean less than the full clock while busy (NVML reference).
 THROTTLING: Mapping[int, str] = {
     0x4: "power cap", 0x8: "hardware slowdown", 0x20: "thermal limit", 0x40: "hardware thermal slowdown",
@@ -40,11 +43,22 @@ def read_state(index: int = 0) -> GpuState:
         return GpuState()
     module, errors = library
     try:
-        clock_mhz, temperature_c = torch.cuda.clock_rate(index), torch.cuda.temperature(index)
-        notes = _nvidia_notes(module, index) if torch.version.hip is None else ()
+        return _amd_state(module, index) if torch.version.hip is not None else _nvidia_state(module, index)
     except errors:  # the driver does not say
         return GpuState()
-    return GpuState(clock_mhz, temperature_c, notes)
+
+
+def _nvidia_state(nvml: Any, index: int) -> GpuState:
+    return GpuState(torch.cuda.clock_rate(index), torch.cuda.temperature(index), _nvidia_notes(nvml, index))
+
+
+def _amd_state(library: Any, index: int) -> GpuState:
+    address = pci_address(torch.cuda.get_device_properties(index))
+    if address is None:
+        return GpuState()
+    handle = amd_telemetry.handle_of(library, address)
+    clock_mhz, temperature_c = amd_telemetry.clock_mhz(library, handle), amd_telemetry.temperature_c(library, handle)
+    return GpuState(clock_mhz, temperature_c, amd_telemetry.notes(library, handle))
 
 
 def driver_version() -> str | None:
@@ -58,12 +72,12 @@ def driver_version() -> str | None:
 
 def _library() -> tuple[Any, tuple[type[Exception], ...]] | None:
     """The driver's Python library, initialised, and what it raises; None where it is not installed."""
-    name, error = ("pynvml", "NVMLError") if torch.version.hip is None else ("amdsmi", "AmdSmiException")
+    name, error = ("pynvml", "NVMLError") if torch.version.hip is None else (amd_telemetry.LIBRARY, "AmdSmiException")
     try:
         module: Any = importlib.import_module(name)
     except (ImportError, OSError):  # amdsmi fails so where ROCm's own library is missing
         return None
-    errors: tuple[type[Exception], ...] = (vars(module)[error], RuntimeError, AttributeError)
+    errors: tuple[type[Exception], ...] = (vars(module)[error], RuntimeError, AttributeError, KeyError)
     if torch.version.hip is None:
         try:
             module.nvmlInit()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -25,6 +24,7 @@ from search.device.timing import COLD, TimingProtocol
 from search.device.visible import see_none, see_only
 from search.evaluation import Candidate, Evaluation, FinalTimes, Point, Value
 from search.evaluators import Evaluator
+from search.workers.cores import MOST_COMPILERS, allow_descriptors, lent_cores
 from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
 
 COMPILE_TIMEOUT_S = 120.0  # a compilation takes 1 to 5 seconds
@@ -50,7 +50,7 @@ class DeviceEvaluator(Evaluator):
 
     Args:
         device: Key of the GPUs.
-        jobs: Compiling processes; None takes one a core but two.
+        jobs: Compiling processes; None takes one a core but two, and not more than the GPUs can use.
         protocol: How to time.
         limits: Time limits.
         gpus: Indices of the GPUs to use, which are all of one kind.
@@ -73,7 +73,8 @@ class DeviceEvaluator(Evaluator):
         compiler: WorkerPool[Candidate, Compilation] | None = None,
         workers: Sequence[WorkerPool[Task, Answer]] | None = None,
     ) -> None:
-        count = jobs or max(1, len(os.sched_getaffinity(0)) - 2)
+        count = jobs or min(MOST_COMPILERS, max(1, lent_cores() - 2))
+        allow_descriptors(count + 2 * len(gpus))
         self.device = device
         self.protocol = protocol_on(str(protocol), product)
         self.capacity = count + AHEAD

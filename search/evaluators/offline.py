@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -31,6 +30,7 @@ from search.gfx950.model.stream import Executed
 from search.gfx950.simulator import Histogram
 from search.gfx950.simulator.state.recording import Recording
 from search.workers.compiler_output import diagnostic_line
+from search.workers.cores import allow_descriptors, lent_cores
 from search.workers.pool import UNSEEN_END, WorkerDied, WorkerPool, WorkerTimedOut
 
 PROTOCOL = f"offline-{MODEL_VERSION}"
@@ -73,7 +73,8 @@ class OfflineEvaluator(Evaluator):
         cache: Path | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        count = jobs or len(os.sched_getaffinity(0))
+        count = jobs or lent_cores()
+        allow_descriptors(count)
         self.device = device
         self.protocol = PROTOCOL
         self.capacity = 2 * count  # one runs, one waits, so that no worker idles while the sampler thinks

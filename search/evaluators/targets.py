@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kernels.device import GFX950
 from kernels.errors import InputError
 from kernels.wording import counted, instead_of
+from search.device import amd_telemetry
 from search.device.absence import why_no_gpu
 from search.device.inventory import GpuFacts, alike, local_gpus, others_note
 from search.device.timing import COLD, WARM, TimingProtocol
@@ -16,6 +16,7 @@ from search.evaluators import Evaluator
 from search.evaluators.device import DeviceEvaluator
 from search.evaluators.offline import OfflineEvaluator
 from search.evaluators.replay import PREFIX, ReplayEvaluator, is_replay
+from search.workers.cores import lent_cores
 
 TARGETS = ("auto", "gfx950", "local", "replay:PATH")
 JOBS_PER_CORE = 4  # worker processes, at most
@@ -68,6 +69,8 @@ def _measuring(
     if left is not None:
         note(left)
     first = used[0]
+    if first.key.is_amd and not amd_telemetry.is_there():
+        note(amd_telemetry.ABSENT_NOTE)
     indices = [gpu.index for gpu in used]
     return DeviceEvaluator(first.key, jobs=jobs, protocol=protocol, gpus=indices, product=first.product)
 
@@ -78,7 +81,7 @@ def check_jobs(jobs: int | None) -> None:
     Raises:
         InputError: Less than one, or more than :data:`JOBS_PER_CORE` for each core.
     """
-    cores = len(os.sched_getaffinity(0))
+    cores = lent_cores()
     most = JOBS_PER_CORE * cores
     if jobs is not None and not 1 <= jobs <= most:
         lent = counted(cores, "core")

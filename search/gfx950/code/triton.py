@@ -17,6 +17,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 
 from kernels.errors import CompileError
+from kernels.rocm.toolchain import triton_version
 from search.workers.compiler_output import COMPILER_ERRORS, REASON_LENGTH, captured_stderr, diagnostic_line, written
 
 ARCH = "gfx950"
@@ -93,7 +94,7 @@ class Specialization:
             *(sorted(mapping.items()) for mapping in (self.signature, self.constexprs, self.options)),
             sorted(self.divisible_by_16),
             sorted(self.large_pointers),
-            triton.__version__,
+            triton_version(),
             self.arch,
             sorted(get_cache_invalidating_env_vars().items()),
         )

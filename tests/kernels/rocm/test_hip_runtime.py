@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from fake_amdhip64 import INVALID_HANDLE, NO_BINARY, NO_DEVICE, NOT_FOUND, FakeHip
 
+from kernels.errors import UnavailableError
 from kernels.rocm.runtime import ArgumentBuffer, HipError, HipFunction, HipRuntime, mapped_library
 
 IMAGE = b"\x7fELF" + bytes(range(60))
@@ -96,8 +97,15 @@ def test_the_library_is_the_one_that_the_process_has_mapped(tmp_path: Path) -> N
     )
     assert mapped_library(maps) == Path("/a b/libamdhip64.so.7")
     maps.write_text(f"{line}/a/libamdhip64.so.7\n{line}/b/libamdhip64.so\n")
-    with pytest.raises(HipError, match=r"two HIP runtimes in this process, /a/libamdhip64\.so\.7 and /b"):
+    with pytest.raises(UnavailableError, match=r"two HIP runtimes in this process, /a/libamdhip64\.so\.7 and /b"):
         mapped_library(maps)
     maps.write_text(f"{line}/usr/lib/libc.so.6\n")
     with pytest.raises(HipError, match="a torch that is built for ROCm"):
         mapped_library(maps)
+
+
+def test_of_two_runtimes_the_one_that_torch_brought_counts(tmp_path: Path) -> None:
+    maps, torch_folder = tmp_path / "maps", Path("/venv/site-packages/torch")
+    line = "7f0000000000-7f0000001000 r-xp 00000000 08:01 1 "
+    maps.write_text(f"{line}/opt/rocm/lib/libamdhip64.so.7\n{line}{torch_folder}/lib/libamdhip64.so\n")
+    assert mapped_library(maps, torch_folder) == torch_folder / "lib/libamdhip64.so"

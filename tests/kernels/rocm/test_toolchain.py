@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from kernels.rocm import toolchain
-from kernels.rocm.toolchain import llvm_tool, llvm_tools, rocm_tools, said
+from kernels.rocm.toolchain import llvm_tool, llvm_tools, rocm_tools, said, triton_version
 
 
 @pytest.fixture(autouse=True)
@@ -60,3 +61,25 @@ def test_a_file_that_is_no_program_says_nothing(nothing_installed: Path) -> None
     path.write_text("not a program")
     path.chmod(0o755)
     assert said(str(path), "--version") == ""
+
+
+@pytest.mark.parametrize(
+    "distributions, version",
+    [
+        ({"triton": "3.9.0"}, "3.9.0"),
+        ({"pytorch-triton-rocm": "3.9.0+git1a2b3c4d"}, "3.9.0+git1a2b3c4d"),
+        ({"triton": "3.1.0", "triton-rocm": "3.9.0+amd.rocm7.2.0"}, "3.9.0+amd.rocm7.2.0"),
+        ({}, "3.9.0"),
+    ],
+)
+def test_two_builds_of_triton_that_call_themselves_the_same_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, distributions: dict[str, str], version: str
+) -> None:
+    def installed(name: str) -> str:
+        if name not in distributions:
+            raise metadata.PackageNotFoundError(name)
+        return distributions[name]
+
+    monkeypatch.setattr("triton.__version__", "3.9.0")
+    monkeypatch.setattr(metadata, "version", installed)
+    assert triton_version.__wrapped__() == version

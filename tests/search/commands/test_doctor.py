@@ -15,8 +15,10 @@ from kernels.rocm.compiler import HipCompiler, find_compiler
 from kernels.tables.file import write_table
 from kernels.tables.rows import TableRow, TunedTable
 from search.commands import doctor
-from search.commands.doctor import Check, examine
+from search.commands.doctor import Check, examine, next_step
 from search.commands.export import table_rows
+from search.device.inventory import GpuFacts
+from search.device.product import Product
 
 
 def check(name: str, results_folder: Path = Path("results"), storage: str | None = None) -> Check:
@@ -30,6 +32,7 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setattr(doctor, "tables_folder", lambda: folder)
     monkeypatch.setattr(doctor, "local_device", lambda index=None: None)
+    monkeypatch.setattr(doctor, "look", lambda: ())
     monkeypatch.delenv("MXFP4_TABLES", raising=False)
     return folder
 
@@ -227,3 +230,69 @@ def test_without_any_place_for_compiled_kernels_the_cure_is_the_same(
     found = check("cache")
     assert (found.status, found.cure) == ("warning", "set XDG_CACHE_HOME to a folder that can be written")
     assert "nor in a temporary folder" in found.detail
+
+
+@pytest.fixture
+def rocm(monkeypatch: pytest.MonkeyPatch) -> GpuFacts:
+    """A machine with an MI355X."""
+    gpu = GpuFacts(0, GFX950, "", "0000:75:00.0", Product("MI355X", "SPX", "NPS1", 2400))
+    monkeypatch.setattr(doctor, "look", lambda: (gpu,))
+    monkeypatch.setattr(doctor.torch.version, "hip", "7.1.25424")
+    return gpu
+
+
+@pytest.mark.usefixtures("rocm")
+def test_a_gpu_is_named_by_its_product_where_torch_has_no_name() -> None:
+    assert check("gpu 0").detail == "gfx950-256cu, no name, MI355X-SPX-NPS1-2400MHz, 0000:75:00.0"
+
+
+def test_gpus_of_two_kinds_are_named(rocm: GpuFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "look", lambda: (rocm, GpuFacts(1, DeviceKey("gfx950", 32), "")))
+    assert (check("gpu kinds").status, "GPU 1 is gfx950-32cu" in check("gpu kinds").detail) == ("warning", True)
+
+
+@pytest.mark.usefixtures("rocm")
+@pytest.mark.parametrize("hip, status", [("7.1.25424", "ok"), ("7.2.26015", "warning"), ("7.14.1", "ok")])
+def test_the_rocm_that_corrupts_graphs_is_named(monkeypatch: pytest.MonkeyPatch, hip: str, status: str) -> None:
+    monkeypatch.setattr(doctor.torch.version, "hip", hip)
+    assert check("graphs").status == status
+
+
+@pytest.mark.usefixtures("rocm")
+def test_what_compiles_the_launcher_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    monkeypatch.setattr(doctor.sysconfig, "get_paths", lambda: {"include": "/nowhere"})
+    found = check("launcher")
+    assert (found.status, found.detail) == ("missing", "no C compiler and no Python.h: no kernel can be launched")
+    assert next_step([found]) == "cure `launcher` first: apt-get install gcc python3-dev"
+
+
+@pytest.mark.usefixtures("rocm")
+@pytest.mark.parametrize("soft, status", [(0, "ok"), (-1, "warning")])
+def test_core_dumps_that_are_on_are_named(monkeypatch: pytest.MonkeyPatch, soft: int, status: str) -> None:
+    monkeypatch.setattr(doctor.resource, "getrlimit", lambda which: (soft, -1))
+    assert check("core dumps").status == status
+
+
+def test_an_amd_machine_on_which_torch_sees_nothing_is_no_machine_without_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        doctor, "why_no_gpu", lambda: "this machine has an AMD GPU, but torch 2.13 is a CPU build; do so"
+    )
+    found = check("gpu")
+    assert (found.status, found.cure) == ("warning", "do so")
+    assert next_step([found]) == "cure `gpu` first: do so"
+
+
+def test_an_aiter_that_is_installed_and_cannot_be_imported_is_not_ok(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_version", lambda name: "0.1.10")
+    monkeypatch.setattr(doctor, "aiter_installed", lambda: False)
+    assert check("aiter").status == "warning"
+
+
+@pytest.mark.usefixtures("rocm")
+def test_the_next_step_on_a_gpu_is_one_short_sweep(tmp_path: Path) -> None:
+    checks = [one for one in examine(tmp_path) if one.name != "launcher"]
+    assert next_step(checks) == "run_search.py sweep 16x2112x7168 --target local --trials 60"

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fake_gpu import FakeGpu
 
-from kernels.errors import IllegalConfigError
+from kernels.errors import CompileError, IllegalConfigError, InputError, KernelError
 from kernels.rocm.runtime import HipError, HipFunction
 from search.device.gpu import (
     KERNELS_KEPT,
+    CaptureRefusedError,
     GpuFaultError,
     Loaded,
     _forget_old,
     _load_native,
+    fault_line,
     kernel_error,
     one_line,
+    start_driver,
 )
 
 
@@ -29,6 +33,41 @@ def test_an_error_after_which_the_gpu_does_not_answer_is_a_fault_whatever_it_say
 def test_a_launch_that_hip_refuses_is_the_configurations_fault() -> None:
     refused = HipError("hipModuleLaunchKernel: hipErrorInvalidConfiguration")
     assert isinstance(kernel_error(refused, FakeGpu()), IllegalConfigError)
+
+
+# What torch, HIP and Triton say on ROCm, and what that is.
+TEXTS = [
+    ("HIP error: operation not permitted when stream is capturing", CaptureRefusedError),
+    ("HIP error: invalid device function", CompileError),
+    ("AMD code-generation failure: ran out of registers", CompileError),
+]
+
+
+@pytest.mark.parametrize("text, kind", TEXTS)
+def test_an_error_of_one_candidate_is_no_bug_that_ends_the_sweep(text: str, kind: type[KernelError]) -> None:
+    assert type(kernel_error(RuntimeError(text), FakeGpu())) is kind
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("Failed to find C compiler. Please specify"), subprocess.CalledProcessError(1, ["gcc"])]
+)
+def test_a_launcher_that_cannot_be_compiled_is_said_with_its_cure(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise error
+
+    driver = SimpleNamespace(active=SimpleNamespace(get_current_device=fails))
+    monkeypatch.setattr("search.device.gpu.triton", SimpleNamespace(runtime=SimpleNamespace(driver=driver)))
+    with pytest.raises(InputError, match=r"launcher cannot be compiled: .*; apt-get install gcc python3-dev"):
+        start_driver()
+
+
+@pytest.mark.parametrize(
+    "text, line", [("a\nHW Exception by GPU node-1\n", "HW Exception by GPU node-1"), ("a\n", None)]
+)
+def test_the_line_of_a_fault_is_found_in_what_a_process_said(text: str, line: str | None) -> None:
+    assert fault_line(text) == line
 
 
 def test_a_native_kernel_reports_what_the_runtime_says_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,3 +64,47 @@ def test_a_driver_that_refuses_or_has_no_library_leaves_the_state_open(monkeypat
 def test_the_drivers_version_is_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, library(0, ()))
     assert driver_version() == "580.159"
+
+
+class AmdSmiException(Exception):
+    """As the library's own."""
+
+
+def amdsmi(status: dict[str, object], pids: tuple[int, ...], clock: object = 2100) -> ModuleType:
+    found = ModuleType("amdsmi")
+    found.__dict__.update(
+        AmdSmiException=AmdSmiException,
+        AmdSmiClkType=SimpleNamespace(GFX="gfx"),
+        AmdSmiTemperatureType=SimpleNamespace(HOTSPOT="hotspot"),
+        AmdSmiTemperatureMetric=SimpleNamespace(CURRENT="current"),
+        amdsmi_init=lambda: None,
+        amdsmi_get_processor_handle_from_bdf=lambda address: {"0000:75:00.0": "mine"}[address],
+        amdsmi_get_clock_info=lambda handle, kind: {"clk": clock},
+        amdsmi_get_temp_metric=lambda handle, kind, metric: 61,
+        amdsmi_get_violation_status=lambda handle: status,
+        amdsmi_get_gpu_process_list=lambda handle: [{"pid": pid} for pid in pids],
+    )
+    return found
+
+
+@pytest.fixture
+def rocm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "hip", "7.1")
+    properties = SimpleNamespace(pci_domain_id=0, pci_bus_id=0x75, pci_device_id=0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
+
+
+@pytest.mark.usefixtures("rocm")
+def test_amds_throttling_and_other_processes_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = {"per_ppt_pwr": 12, "per_socket_thrm": 0, "per_hbm_thrm": "N/A"}
+    monkeypatch.setitem(sys.modules, "amdsmi", amdsmi(status, (os.getpid(), 4242)))
+    assert read_state() == GpuState(2100, 61, ("power cap", "1 other processes"))
+
+
+@pytest.mark.usefixtures("rocm")
+@pytest.mark.parametrize("clock", [0, "N/A"])
+def test_a_clock_that_amds_driver_does_not_know_is_none_and_not_zero(
+    monkeypatch: pytest.MonkeyPatch, clock: object
+) -> None:
+    monkeypatch.setitem(sys.modules, "amdsmi", amdsmi({}, (), clock))
+    assert read_state() == GpuState(None, 61, ())

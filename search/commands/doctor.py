@@ -33,8 +33,7 @@ from kernels.tables.rows import TunedTable, is_stale
 from kernels.tables.sources import user_tables
 from kernels.wording import counted
 from search.device import amd_telemetry
-from search.device.absence import why_no_gpu
-from search.device.gpu import C_CURE
+from search.device.absence import C_CURE, why_no_gpu
 from search.device.inventory import GpuFacts, alike, look, others_note
 from search.space.available import config_absence
 from search.workers.allocator import PACKAGE, fast_malloc

@@ -9,6 +9,7 @@ import torch
 
 from search.device.visible import CUDA, HIP, ROCR
 
+C_CURE = "apt-get install gcc python3-dev"  # where Triton cannot compile what launches its kernels
 KFD_DEVICE, KFD_CLASS = Path("dev/kfd"), Path("sys/class/kfd")  # what opens the GPUs; what says that there are some
 
 

@@ -27,13 +27,13 @@ from kernels.launches.program import KernelCall, Program
 from kernels.rocm.loader import load_native
 from kernels.rocm.runtime import HipError, rocm_version
 from kernels.runtime.runner import backend_options, launch, settle_cache_keys
+from search.device.absence import C_CURE
 from search.device.inventory import GpuFacts, facts_of
 from search.device.peaks import last_level_cache_bytes
 from search.device.product import Product
 from search.device.telemetry import GpuState, driver_version, read_state
 from search.device.timing import Launch, TimingDevice
 
-C_CURE = "apt-get install gcc python3-dev"
 KERNELS_KEPT = 200  # compiled variants of one kernel that stay in memory, up to 1 MB each
 # In what ROCr writes before it aborts the process. Source: ROCR-Runtime, runtime.cpp and amd_gpu_agent.cpp.
 FAULT_MARKS = ("Memory access fault", "HW Exception", "HSA_STATUS_ERROR")

@@ -273,20 +273,40 @@ def from_config(
 
 @app.command()
 def report(
-    html: Annotated[Path, typer.Option("--html", metavar="FILE", help="Page to write; it needs no network.")],
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Page to write; it needs no network.")
+    ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", metavar="FILE.zip", help="Pack results, faults and versions, without names or paths."),
+    ] = None,
     results: Results = RESULTS,
     storage: Storage = None,
     against: Against = None,
 ) -> None:
-    """Write one HTML page with every search, chart and failure of the results."""
-    from search.commands.report import report as write
-    from search.report.gain import gain_lines
+    """Write one HTML page with every search, chart and failure of the results, or pack them to send."""
+    if html is None and bundle is None:
+        raise InputError("nothing to write; give --html FILE or --bundle FILE.zip")
     from search.results import load
-    from search.space.shapes import shipped_sets
 
     frame = load(storage or results)
-    write(frame, html, against, gain_lines(frame, shipped_sets()))
-    typer.echo(f"wrote {html}")
+    if bundle is not None:
+        _bundle(frame, bundle, results, storage)
+    if html is not None:
+        from search.commands.report import report as write
+        from search.report.gain import gain_lines
+        from search.space.shapes import shipped_sets
+
+        write(frame, html, against, gain_lines(frame, shipped_sets()))
+        typer.echo(f"wrote {html}")
+
+
+def _bundle(frame: Any, path: Path, results: Path, storage: str | None) -> None:
+    from search.commands.doctor import examine
+    from search.report.bundle import write_bundle
+
+    write_bundle(frame, path, [asdict(check) for check in examine(results, storage)])
+    typer.echo(f"wrote {path}; `inspect --results {path}` reads it")
 
 
 @app.command()

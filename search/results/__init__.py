@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import zipfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ from search.results.checks import REQUIRED, check_results
 from search.results.columns import COLUMNS, FLAG, INTEGER, NUMBER, TEXT, UNITS, typed_frame
 from search.results.published import frame_of
 from search.results.record import RECORD, Record, make_record
-from search.results.studies import FILE_SUFFIXES, STUDIES_FILE
+from search.results.studies import BUNDLE_RESULTS, BUNDLE_SUFFIX, FILE_SUFFIXES, STUDIES_FILE
 
-__all__ = ["COLUMNS", "RECORD", "Record", "load", "make_record", "save"]
+__all__ = ["COLUMNS", "RECORD", "Record", "load", "make_record", "parquet_bytes", "save"]
 INDEX = {"", "Unnamed: 0", "__index_level_0__"}  # a column that pandas made of an index
 
 
@@ -31,7 +32,7 @@ def load(path: Path | str) -> pd.DataFrame:
     """Every recorded trial under ``path``, one row each, with all ``COLUMNS``.
 
     Args:
-        path: A results folder, a storage file or URL, a ``.parquet`` or a ``.csv`` file; or a file of one of
+        path: A results folder, a storage file or URL, a ``.parquet`` or a ``.csv`` file, a bundle; or a file of one of
             ``search.formats``, or a folder of such files. What is left out of these is in ``attrs["left_out"]``.
             Columns of your own are kept, behind ours.
 
@@ -43,7 +44,7 @@ def load(path: Path | str) -> pd.DataFrame:
         published = None if _is_ours(path) else read_published(path)
         if published is not None:
             return frame_of(published, path)
-        if path.suffix in FILE_SUFFIXES:
+        if path.suffix in (*FILE_SUFFIXES, BUNDLE_SUFFIX):
             return _load_file(path)
     from search.results.storage import stored_records  # loads Optuna, which files do not need
 
@@ -76,13 +77,13 @@ def save(frame: pd.DataFrame, path: Path) -> None:
     if path.suffix == ".csv":
         content = frame_to_csv(frame).encode()
     elif path.suffix == ".parquet":
-        content = _parquet(frame)
+        content = parquet_bytes(frame)
     else:
         raise InputError(f"{path}: unknown suffix {path.suffix!r}; {instead_of(path.suffix, FILE_SUFFIXES)}")
     write_atomically(path, content)
 
 
-def _parquet(frame: pd.DataFrame) -> bytes:
+def parquet_bytes(frame: pd.DataFrame) -> bytes:
     """Parquet whose fields say their unit in the metadata key ``unit``."""
     table = pa.Table.from_pandas(frame, preserve_index=False)
     fields = [
@@ -95,7 +96,7 @@ def _parquet(frame: pd.DataFrame) -> bytes:
 
 def _load_file(path: Path) -> pd.DataFrame:
     try:
-        content = path.read_bytes()
+        content = _bundled(path) if path.suffix == BUNDLE_SUFFIX else path.read_bytes()
         columns = csv_to_columns(content.decode()) if path.suffix == ".csv" else _parquet_columns(content)
         missing = [name for name in REQUIRED if name not in columns]
         if missing:
@@ -111,6 +112,19 @@ def _load_file(path: Path) -> pd.DataFrame:
         raise
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: not results ({str(error).splitlines()[0]}); a torn file? restore it") from error
+
+
+def _bundled(path: Path) -> bytes:
+    """The results in a bundle.
+
+    Raises:
+        ValueError: It is no bundle.
+    """
+    try:
+        with zipfile.ZipFile(path) as bundle:
+            return bundle.read(BUNDLE_RESULTS)
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise ValueError(f"no bundle of `report --bundle`: {error}") from error
 
 
 def _parquet_columns(content: bytes) -> dict[str, Any]:

@@ -21,6 +21,8 @@ STUDIES_FILE = "studies.db"  # in a results folder
 JOURNAL_SUFFIXES = (".log", ".journal")
 SQLITE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 FILE_SUFFIXES = (".parquet", ".csv")  # of results as files, which hold no studies
+BUNDLE_SUFFIX = ".zip"  # of what `report --bundle` packs
+BUNDLE_RESULTS = "results.parquet"  # the results in there
 CURE = "name another folder with --results"
 
 

@@ -10,6 +10,8 @@ Per shape and protocol (cold, warm) every contender is sampled once a round, in 
   autotuned   the fused kernel with the configuration that triton.autotune picks from 20 (first N shapes only)
   listed      the one that this harness picks from the same 20
   matmul      torch.matmul(a, w.T) in bf16 on the dequantised weight: no quantisation of A, 3.8 times the bytes of B
+  empty       a kernel that does nothing: what one launch costs by this protocol
+Beside them ``roofline``, worked out and not measured: the least time that the FLOPs and the bytes of A, B and C allow.
 The wall time to pick from the 20 starts with an empty Triton cache for either: autotune.csv.
 """
 
@@ -38,9 +40,11 @@ from kernels.families.fused import TileConfig
 from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
 from kernels.tables.file import load_table
+from kernels.triton.gemm import zero_kernel
 from search.device.check import Tensors, set_bytes
 from search.device.gpu import Gpu
 from search.device.measure import baseline, inputs_of, launches_of, repeated, rotation_of, side_by_side, this_gpu
+from search.device.peaks import roofline_us
 from search.device.served import dispatcher_launch
 from search.device.timing import COLD, WARM, Launch, TimingProtocol, median_interval
 from search.evaluation import Candidate
@@ -153,7 +157,15 @@ def contenders(
         found["dispatched"] = repeated(dispatcher_launch(points["tuned"], sets, gpu.origin().device), count)
     dense, size = matmul_launches(shape, gpu, protocol)
     found["matmul"] = repeated(dense, protocol.launches_per_sample(size, len(dense)))
+    nothing = torch.empty(1, device=one_device(sets))
+    empty = partial(zero_kernel[(1,)], nothing, 0, BLOCK=2048, WIDE_OFFSETS=False)
+    found["empty"] = repeated([empty], count)
     return found
+
+
+def one_device(sets: Sequence[Tensors]) -> torch.device:
+    """Where the operands lie."""
+    return next(iter(sets[0].values())).device
 
 
 def compare_shape(points: Mapping[str, Candidate], shape: GemmShape, gpu: Gpu, rounds: int) -> list[dict[str, Any]]:
@@ -214,10 +226,11 @@ def warm_up(evaluator: DeviceEvaluator) -> None:
         answer.result()
 
 
-def print_table(frame: pd.DataFrame) -> None:
+def print_table(frame: pd.DataFrame, device: DeviceKey) -> None:
     """Times by shape and contender, and how much longer than tuned each takes."""
     for protocol, rows in frame.groupby("protocol", sort=False):
         times = rows.pivot(index="shape", columns="contender", values="time_us").reindex(rows["shape"].unique())
+        times["roofline"] = [roofline_us(GemmShape.parse(shape), device) for shape in times.index]
         print(f"\n{protocol}, microseconds", times.round(2).to_string(), sep="\n")
         if "tuned" in times:
             ratios = times.div(times["tuned"], axis=0)
@@ -249,7 +262,7 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     frame.to_csv(output / "compare.csv", index=False)
     pd.DataFrame(walls).to_csv(output / "autotune.csv", index=False)
-    print_table(frame)
+    print_table(frame, device)
     for row in walls:
         print(f"{row['shape']}: picked from 20 in {row['ours_s']:.1f} s, triton.autotune in {row['triton_s']:.1f} s")
 

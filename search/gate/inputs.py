@@ -21,7 +21,7 @@ import torch
 from kernels.mxfp4.layouts import padded_scale_shape, shuffle_scales, unshuffle_weight
 from kernels.mxfp4.numerics import Mxfp4Tensor, quantize
 from kernels.problem import BLOCK, GemmShape
-from search.gate.tolerance import bf16_sum_bound, fp32_sum_bound
+from search.gate.tolerance import RowSizes, bf16_sum_bound, sum_bound
 
 Array = npt.NDArray[Any]
 ROWS = 32  # a block of rows: a row group of the shuffled scales, two of the shuffled weight
@@ -34,8 +34,9 @@ EXPONENTS = (0, 1, 2)  # of the largest element of a block of A
 POISON = 0xFF  # E8M0 NaN
 POISON_A = 0xFFFF  # between the rows of a strided A: NaN
 INF, NAN = 0x7F80, 0x7F81  # the smallest NaN
+NORM_SLACK = 1 + 2.0**-9  # a norm of K numbers is formed in fp32
 KEPT = 64  # references of a shape: tiles of the same size come again and again
-KEPT_BLOCKS = 16  # of 32 dequantised rows, of each operand
+KEPT_BYTES = 1 << 27  # of dequantised rows of a shape
 
 # Significands of the largest element of a block, as the 7 bits of bf16: the rules of quantisation differ at 1.5 and
 # 1.75. A block takes the entry (its number + its row) modulo the length, so the first ones are there at every K and M.
@@ -79,7 +80,7 @@ class GateInputs:
     _a_done: set[int] = field(default_factory=set)
     _b_done: set[int] = field(default_factory=set)
     _scales: dict[int, Array] = field(default_factory=dict)
-    _values: dict[tuple[str, int], torch.Tensor] = field(default_factory=dict)
+    _dequantized: dict[tuple[str, int], _Block] = field(default_factory=dict)
     _expected: dict[tuple[range, range, int | None], Expected] = field(default_factory=dict)
     _shifts: Array = field(init=False)
 
@@ -101,7 +102,7 @@ class GateInputs:
 
     def fill(self, rows: range, columns: range) -> None:
         """Make the operands of these rows and columns of C real; scale rows up to the tile's padding too."""
-        for block in range(rows.start // ROWS, -(-rows.stop // ROWS)):
+        for block in _blocks_of(rows):
             if block not in self._a_done:
                 self._fill_a(block)
         for block in range(columns.start // ROWS, min(-(-columns.stop // ROWS), len(self.b_scale) // ROWS)):
@@ -157,36 +158,51 @@ class GateInputs:
         """What must come out at C [rows, columns], which must have been filled; not to be changed."""
         key = (rows, columns, bf16_slice_k)
         if key not in self._expected:
-            a, b = self.values(rows, columns)
-            bound = fp32_sum_bound(a, b) if bf16_slice_k is None else bf16_sum_bound(a, b, bf16_slice_k)
-            self._expected[key] = Expected(a @ b.T, bound)
+            a, b = self._span("a", rows), self._span("b", columns)
+            bound = self._fp32_bound(rows, columns)
+            if bound.nan_to_num(0.0).any():
+                a, b = a.double(), b.double()
+            if bf16_slice_k is not None:
+                bound = bf16_sum_bound(a.double(), b.double(), bf16_slice_k)
+            self._expected[key] = Expected((a @ b.T).double(), bound)
             _forget(self._expected, KEPT)
         return self._expected[key]
 
-    def values(self, rows: range, columns: range) -> tuple[torch.Tensor, torch.Tensor]:
-        """Float64 values of the quantised rows [R, K] of A and of the rows [C, K] of B behind ``columns`` of C."""
-        return self._span("a", rows), self._span("b", columns)
+    def _fp32_bound(self, rows: range, columns: range) -> torch.Tensor:
+        left, right = (
+            RowSizes.joined([self._block(operand, block).sizes for block in _blocks_of(span)])[_within(span)]
+            for operand, span in (("a", rows), ("b", columns))
+        )
+        return sum_bound(left, right, self.shape.K)
 
     def _span(self, operand: str, span: range) -> torch.Tensor:
-        first, last = span.start // ROWS, -(-span.stop // ROWS)
-        blocks = torch.cat([self._block(operand, block) for block in range(first, last)])
-        return blocks[span.start - first * ROWS : span.stop - first * ROWS]
+        return torch.cat([self._block(operand, block).values for block in _blocks_of(span)])[_within(span)]
 
-    def _block(self, operand: str, block: int) -> torch.Tensor:
+    def _block(self, operand: str, block: int) -> _Block:
         key = (operand, block)
-        if key not in self._values:
-            self._values[key] = self._a_values(block) if operand == "a" else self._b_values(block)
-            _forget(self._values, 2 * KEPT_BLOCKS)
-        return self._values[key]
+        if key not in self._dequantized:
+            packed, side = (self._quantized_a(block), -1) if operand == "a" else (self._packed_b(block), 1)
+            self._dequantized[key] = _unshifted(packed, side * self._shifts)
+            _forget(self._dequantized, KEPT_BYTES // (ROWS * self.shape.K * 4))
+        return self._dequantized[key]
 
-    def _a_values(self, block: int) -> torch.Tensor:
-        rows = torch.from_numpy(self.rows[block * ROWS : (block + 1) * ROWS]).view(torch.bfloat16)
-        return quantize(rows).dequantize(torch.float64)
+    def _quantized_a(self, block: int) -> Mxfp4Tensor:
+        return quantize(torch.from_numpy(self.rows[block * ROWS : (block + 1) * ROWS]).view(torch.bfloat16))
 
-    def _b_values(self, block: int) -> torch.Tensor:
+    def _packed_b(self, block: int) -> Mxfp4Tensor:
         codes = unshuffle_weight(torch.from_numpy(self.b[block * ROWS : (block + 1) * ROWS]))
         scales = np.ascontiguousarray(self._scales[block][: len(codes), : len(self._shifts)])
-        return Mxfp4Tensor(codes, torch.from_numpy(scales)).dequantize(torch.float64)
+        return Mxfp4Tensor(codes, torch.from_numpy(scales))
+
+
+def _unshifted(packed: Mxfp4Tensor, shifts: Array) -> _Block:
+    """Rows with the exponents of their groups of 32 columns moved by ``shifts``."""
+    bytes_ = packed.scales.to(torch.int16)
+    moved = torch.where(bytes_ == 255, 255, (bytes_ + torch.from_numpy(shifts)).clamp(0, 254))
+    values = Mxfp4Tensor(packed.codes, moved.to(torch.uint8)).dequantize(torch.float32)
+    empty = ((packed.codes & 0x77) == 0).reshape(*moved.shape, BLOCK // 2).all(dim=2)
+    quantum = torch.where(empty, 255, moved).amin(dim=1) - 128  # of the code 0.5
+    return _Block(values, RowSizes(values.norm(dim=1).double() * NORM_SLACK, quantum.double()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +216,30 @@ class Expected:
 
     reference: torch.Tensor
     bound: torch.Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Up to 32 rows of an operand.
+
+    Args:
+        values: Dequantised and with :data:`SHIFTS` undone [R, K], float32, which holds them exactly. Where the bound of
+            their sums is zero, so does fp32 each sum, in whatever order a library forms it.
+        sizes: Of the rows.
+    """
+
+    values: torch.Tensor
+    sizes: RowSizes
+
+
+def _blocks_of(span: range) -> range:
+    return range(span.start // ROWS, -(-span.stop // ROWS))
+
+
+def _within(span: range) -> slice:
+    """Where ``span`` lies in the rows of its blocks."""
+    first = span.start // ROWS * ROWS
+    return slice(span.start - first, span.stop - first)
 
 
 def _forget(kept: dict[Any, Any], count: int) -> None:

@@ -6,7 +6,8 @@ is zero, so that a last bit cut off instead of rounded shows.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -38,19 +39,50 @@ def fp32_sum_bound(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         [R, C] float64; inf where partial sums can exceed fp32, NaN where ``a`` or ``b`` has one in the row.
     """
     shift = _largest_exponents(b)
-    left, right = a * 2.0**shift, b * 2.0**-shift
-    magnitude = left.norm(dim=1)[:, None] * right.norm(dim=1)
-    quantum = _quantum(left)[:, None] + _quantum(right)
-    rounded = magnitude * (a.shape[1] * FP32_ROUNDOFF)
-    bound = torch.where(magnitude <= 2.0 ** (quantum + FP32_BITS), 0.0, rounded)
+    factor = (2.0**shift).repeat_interleave(BLOCK)
+    return sum_bound(row_sizes(a * factor), row_sizes(b / factor), a.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class RowSizes:
+    """What the bound needs of each row of an operand.
+
+    Args:
+        norm: Euclidean [R], float64.
+        quantum: Exponent of the largest power of two that all elements are multiples of [R], float64.
+    """
+
+    norm: torch.Tensor
+    quantum: torch.Tensor
+
+    @staticmethod
+    def joined(parts: Sequence[RowSizes]) -> RowSizes:
+        """Rows of all parts, in order."""
+        return RowSizes(torch.cat([part.norm for part in parts]), torch.cat([part.quantum for part in parts]))
+
+    def __getitem__(self, rows: slice) -> RowSizes:
+        """These rows."""
+        return RowSizes(self.norm[rows], self.quantum[rows])
+
+
+def row_sizes(values: torch.Tensor) -> RowSizes:
+    """Sizes of the rows of ``values`` [R, K], float64."""
+    return RowSizes(values.norm(dim=1), _quantum(values))
+
+
+def sum_bound(left: RowSizes, right: RowSizes, K: int) -> torch.Tensor:
+    """The bound of :func:`fp32_sum_bound` [R, C] from the sizes of rows that were shifted opposite ways."""
+    magnitude = left.norm[:, None] * right.norm
+    quantum = left.quantum[:, None] + right.quantum
+    bound = torch.where(magnitude <= 2.0 ** (quantum + FP32_BITS), 0.0, magnitude * (K * FP32_ROUNDOFF))
     return torch.where(magnitude < FP32_MAX, bound, torch.where(magnitude.isnan(), magnitude, torch.inf))
 
 
 def _largest_exponents(b: torch.Tensor) -> torch.Tensor:
-    """For each column of [C, K] the exponent of the largest element of its group of 32 [K]."""
+    """For each group of 32 columns of [C, K] the exponent of its largest element [K // 32]."""
     groups = b.nan_to_num(0.0).abs().amax(dim=0).reshape(-1, BLOCK).amax(dim=1)
     exponent = torch.frexp(torch.where(groups > 0, groups, 1.0)).exponent
-    return exponent.to(torch.float64).repeat_interleave(BLOCK)
+    return exponent.to(torch.float64)
 
 
 def _quantum(values: torch.Tensor) -> torch.Tensor:

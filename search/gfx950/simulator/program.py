@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -90,6 +92,18 @@ def decode(statement: Statement, context: Context) -> Instruction:
         raise UnknownInstructionError(f"line {statement.line}: {error}: {statement.text}") from error
 
 
+@contextmanager
+def _collection_paused() -> Iterator[None]:
+    """No search for cycles: instructions have none, and walking the thousands that are made takes as long as making."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
+
+
 def decode_program(listing: Listing) -> Program:
     """Decode every statement.
 
@@ -98,7 +112,8 @@ def decode_program(listing: Listing) -> Program:
     """
     index_of = {s.address: i for i, s in enumerate(listing.statements) if s.address is not None}
     context = Context(labels=listing.labels, index_of=index_of)
-    instructions = [decode(statement, context) for statement in listing.statements]
+    with _collection_paused():
+        instructions = [decode(statement, context) for statement in listing.statements]
     used = frozenset(register for i in instructions for register in i.touches)
     vectors = {register for register in used if register < SCRATCH}
     return Program(

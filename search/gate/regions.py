@@ -12,8 +12,8 @@ from kernels.launches.coverage import TiledCoverage
 from kernels.launches.program import Buffer, Program
 from kernels.problem import GemmShape
 
-MULTIPLICATIONS = 3e8  # of all tiles together, at most, unless a single tile has more
-MAX_TILES = 8  # more show little that is new
+# Tiles, and the multiplications of all of them together, unless a single tile has more: what takes about 0.1 s.
+AFFORDABLE = ((5, 3e8), (8, 1e8))
 CHECKED_ROWS, CHECKED_COLUMNS = 64, 64  # of a tile, where a further kernel writes the output
 WRAPS = (1 << 31, 1 << 32, 1 << 33)  # bytes, where offsets of bytes, or of elements of 2 or 4, no longer fit 32 bits
 Tile = tuple[int, int]
@@ -52,9 +52,9 @@ def _choose_tiles(program: Program, coverage: TiledCoverage, shape: GemmShape) -
     random = np.random.default_rng(_fingerprint(program))
     needed = [(last_m, last_n), *_wrapping_tiles(program, coverage, shape)]
     wanted = [*needed, (0, 0), (last_m, 0), (0, last_n)]
-    wanted += [(_between(random, coverage.num_m), _between(random, coverage.num_n)) for _ in range(MAX_TILES)]
-    affordable = int(MULTIPLICATIONS / (coverage.BLOCK_M * coverage.BLOCK_N * shape.K))
-    count = min(max(len(set(needed)), affordable), MAX_TILES)
+    wanted += [(_between(random, coverage.num_m), _between(random, coverage.num_n)) for _ in range(8)]
+    each = coverage.BLOCK_M * coverage.BLOCK_N * shape.K
+    count = max(len(set(needed)), *(min(tiles, int(limit / each)) for tiles, limit in AFFORDABLE))
     return [
         Region(
             range(m * coverage.BLOCK_M, min((m + 1) * coverage.BLOCK_M, shape.M)),

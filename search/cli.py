@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -99,6 +99,12 @@ def sweep(
     seed: Annotated[int, typer.Option(help="Of the samplers.")] = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew instead of resuming.")] = False,
     warm: Annotated[bool, typer.Option("--warm", help="Measure with operands in the GPU's cache.")] = False,
+    start_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Try its winners first: results, or a file of AITER, vLLM, Kernel Tuner, T4."
+        ),
+    ] = None,
 ) -> None:
     """Search the best kernel and configuration for each shape; the same command resumes."""
     from search.commands.sweep import SweepRequest, run_sweep
@@ -106,6 +112,7 @@ def sweep(
     from search.report.gain import gain_lines
     from search.report.progress import TerminalReporter
     from search.results import load
+    from search.results.starts import start_lines, starts_for
     from search.space.shapes import load_shapes
     from search.terminal import output_console
 
@@ -116,12 +123,16 @@ def sweep(
         trials=trials, time_budget_s=time_budget, sampler=sampler, results=results, storage=storage, jobs=jobs,
         seed=seed, fresh=fresh, warm=warm,
     )  # fmt: skip
+    if start_from is not None:
+        request = replace(request, starts=starts_for(load(start_from), request.shapes))
     console = output_console()
     with TerminalReporter(console) as reporter:
         done = run_sweep(request, reporter)
     frame = load(storage or results)
     rows = frame[frame["study"].isin(list(done.studies.values()))]
     summaries = print_closing(rows, console, interrupted=done.interrupted, gains=gain_lines(rows, sets))
+    for line in start_lines(rows, request.starts):
+        console.print(line, soft_wrap=True)
     if done.left:
         console.print(_left_line(len(request.shapes), len(done.left)), soft_wrap=True)
     resolved = {summary.shape for summary in summaries if summary.winner is not None}

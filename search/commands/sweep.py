@@ -31,7 +31,9 @@ from search.evaluation import Candidate, Evaluation, FinalsFailedError, Point, V
 from search.evaluators import Evaluator
 from search.evaluators.targets import check_jobs, make_evaluator
 from search.results import load
+from search.results.dashboard import describe_study
 from search.results.record import make_record
+from search.results.starts import Start
 from search.results.storage import open_storage
 from search.results.studies import first_study, newest_study, only_writer, study_to_open
 from search.space.space import SearchSpace, load_spaces
@@ -66,6 +68,7 @@ class SweepRequest:
         cache: Folder of compiled kernels; None takes the user's cache folder.
         weights: How often a step of a model runs each shape: under a time budget the shapes share it by what they can
             still gain; equally where there are none.
+        starts: Published configurations to try first, by shape; those of other devices are not tried.
     """
 
     shapes: tuple[GemmShape, ...]
@@ -83,6 +86,7 @@ class SweepRequest:
     spaces: Path = SPACES
     cache: Path | None = None
     weights: Mapping[GemmShape, float] = field(default_factory=dict)
+    starts: Mapping[GemmShape, Sequence[Start]] = field(default_factory=dict)
 
 
 class Reporter(Protocol):
@@ -252,7 +256,9 @@ class _Sweep:
         """The study of this shape: the newest, or a new one."""
         names = optuna.get_all_study_names(self.storage)
         name = self.studies[shape] = study_to_open(self.first_study(shape), names, fresh=self.request.fresh)
-        return optuna.create_study(storage=self.storage, study_name=name, load_if_exists=True)
+        study = optuna.create_study(storage=self.storage, study_name=name, load_if_exists=True)
+        describe_study(study, self.evaluator.device, shape, self.evaluator.protocol)
+        return study
 
     def first_study(self, shape: GemmShape) -> str:
         return first_study(self.evaluator.device, shape, self.evaluator.protocol, triton_version())
@@ -266,7 +272,19 @@ class _Sweep:
 
     def first_trials(self, shape: GemmShape, points: Points) -> list[Point]:
         defaults = [(family, config) for family, space in self.spaces.items() for config in space.defaults]
-        return first_trials(shape, self.evaluator.device, points, self.winners, defaults)
+        own = first_trials(shape, self.evaluator.device, points, self.winners, defaults)
+        return list(dict.fromkeys([*self.published(shape, points), *own]))
+
+    def published(self, shape: GemmShape, points: Points) -> list[Point]:
+        """Published points, or the nearest that are legal here."""
+        starts = [one for one in self.request.starts.get(shape, ()) if one.device == self.evaluator.device]
+        return [
+            (one.family, one.config)
+            if points.legal[one.family].index_of(one.config) is not None
+            else points.nearest(one.family, one.config.to_dict())
+            for one in starts
+            if one.family in points.legal
+        ]
 
     def hold_finals(self, kept: optuna.Study, shape: GemmShape) -> None:
         row = load_dispatcher(self.evaluator.device).choose(shape)

@@ -177,5 +177,6 @@ def _shapes(columns: Mapping[str, Sequence[Value]], rows: int) -> list[Value]:
 
 def protocol_of(row: pd.Series[Any]) -> str:
     """How the time of a results row was obtained: the timing protocol, or the model of a prediction; "" if unknown."""
-    how = row["protocol" if row["evidence"] == "measured" else "model"]
+    predicted = not pd.isna(row["evidence"]) and row["evidence"] == "predicted"
+    how = row["model" if predicted else "protocol"]
     return "" if pd.isna(how) else str(how)

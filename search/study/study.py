@@ -21,6 +21,7 @@ from optuna.trial import TrialState
 
 from kernels.problem import GemmShape
 from search.evaluation import Candidate, Evaluation, Judge, Point, Value
+from search.results.dashboard import main_facts
 from search.results.record import FINAL, RECORD, point_of
 from search.study.points import Points, distributions, suggest
 from search.study.samplers import make_sampler
@@ -186,7 +187,8 @@ class StudyRun:
     def _finish(self, live: optuna.Study, running: _Running, evaluation: Evaluation, wanted: int) -> None:
         seconds = time.monotonic() - running.start_s
         record = {**self.record(running.candidate, evaluation, running.started, seconds), "trials_wanted": wanted}
-        running.trial.set_user_attr(RECORD, record)
+        for name, value in {RECORD: record, **main_facts(record)}.items():
+            running.trial.set_user_attr(name, value)
         # Pruned, not failed: TPE learns from complete and pruned trials only.
         if evaluation.outcome == "ok":
             told = live.tell(running.trial, evaluation.objective_us)

@@ -1,0 +1,71 @@
+"""A sweep from Python: shapes in, a DataFrame of every trial out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from kernels.problem import GemmShape
+from search.commands.sweep import SweepRequest, run_sweep
+from search.report.progress import TerminalReporter
+from search.results import load
+from search.results.starts import starts_for
+from search.space.shapes import parse_shapes
+from search.terminal import output_console
+
+
+def tune(
+    shapes: str | GemmShape | Iterable[str | GemmShape],
+    *,
+    target: str = "auto",
+    trials: int = 96,
+    families: Sequence[str] | None = None,
+    results: Path | str = "results",
+    start_from: pd.DataFrame | None = None,
+    time_budget_s: float | None = None,
+    jobs: int | None = None,
+    sampler: str = "auto",
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Search the best kernel and configuration for each shape; the same call resumes.
+
+    Progress is drawn in terminals and notebooks.
+
+    Args:
+        shapes: ``MxNxK``, where M may be a list or a ladder (``1,2,4..64x2112x7168``), or shapes; one or several.
+        target: ``auto``, ``gfx950`` (offline), ``local`` (the GPU here) or ``replay:FILE``.
+        trials: Trials for each shape, earlier runs included.
+        families: Kernel families; default: all that this machine can search.
+        results: Folder that keeps the studies.
+        start_from: Results whose winners are tried first.
+        time_budget_s: Seconds for the whole sweep.
+        jobs: Worker processes; default: one a core.
+        sampler: One of ``search.study.samplers.SAMPLERS``.
+        seed: Of the samplers.
+
+    Returns:
+        Every trial of these shapes, one a row; ``attrs["units"]`` names the units of the columns.
+
+    Raises:
+        InputError: As :func:`search.commands.sweep.run_sweep`, or a shape that cannot be read.
+    """
+    wanted = _shapes([shapes] if isinstance(shapes, (str, GemmShape)) else shapes)
+    request = SweepRequest(
+        wanted, target, None if families is None else tuple(families), trials, time_budget_s, sampler, Path(results),
+        jobs=jobs, seed=seed, starts={} if start_from is None else starts_for(start_from, wanted),
+    )  # fmt: skip
+    with TerminalReporter(output_console()) as reporter:
+        done = run_sweep(request, reporter)
+    frame = load(Path(results))
+    mine = frame[frame["study"].isin(list(done.studies.values()))].reset_index(drop=True)
+    mine.attrs = dict(frame.attrs)
+    return mine
+
+
+def _shapes(shapes: Iterable[str | GemmShape]) -> tuple[GemmShape, ...]:
+    found: list[GemmShape] = []
+    for shape in shapes:
+        found += parse_shapes([shape]) if isinstance(shape, str) else [shape]
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,104 @@
+"""Published or earlier winners as first trials: which of them would serve a shape, and what became of them here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from kernels.config import KernelConfig
+from kernels.device import DeviceKey
+from kernels.problem import GemmShape
+from search.evaluation import Point
+from search.results.columns import protocol_of
+from search.results.winners import config_of, shapes_of, winners
+
+
+@dataclass(frozen=True)
+class Start:
+    """A configuration to try early, and what its source says of it.
+
+    Args:
+        device: It was made for.
+        shape: It was made for; serves smaller M too.
+        family: Of ``config``.
+        config: Knobs.
+        time_us: As its source says; None where that has no times.
+        how: How the source obtained the time.
+    """
+
+    device: DeviceKey
+    shape: GemmShape
+    family: str
+    config: KernelConfig
+    time_us: float | None
+    how: str
+
+    @property
+    def point(self) -> Point:
+        """Family and configuration."""
+        return self.family, self.config
+
+
+def starts_for(frame: pd.DataFrame, shapes: Collection[GemmShape]) -> dict[GemmShape, tuple[Start, ...]]:
+    """What of the results would serve each of ``shapes``: of timed trials the winner, of others all.
+
+    It is that of the smallest M of the same (N, K) that is not below the asked one, or of the largest.
+    """
+    starts = list(_starts(frame))
+    found = {}
+    for shape in shapes:
+        same = [start for start in starts if (start.shape.N, start.shape.K) == (shape.N, shape.K)]
+        Ms = sorted({start.shape.M for start in same})
+        M = next((M for M in Ms if shape.M <= M), Ms[-1] if Ms else None)
+        mine = tuple(start for start in same if start.shape.M == M)
+        if mine:
+            found[shape] = mine
+    return found
+
+
+def _starts(frame: pd.DataFrame) -> Iterator[Start]:
+    for winner in winners(frame):
+        how = protocol_of(frame.loc[winner.row])
+        yield Start(winner.device, winner.shape, winner.family, winner.config, winner.cost_us, how)
+    untimed = frame[frame["evidence"].isna() & (frame["outcome"] == "ok").fillna(False)]
+    for device, shape in shapes_of(untimed):
+        rows = untimed[(untimed["shape"] == str(shape)) & (untimed["cu_count"] == device.cu_count)]
+        for _, row in rows[rows["arch"] == device.arch].iterrows():
+            yield Start(device, shape, str(row["family"]), config_of(row), None, protocol_of(row))
+
+
+def start_lines(frame: pd.DataFrame, starts: Mapping[GemmShape, Sequence[Start]]) -> list[str]:
+    """A line for each start: its own word, and beside it what the same configuration and the winner take here.
+
+    Args:
+        frame: Trials of the sweep.
+        starts: By shape.
+    """
+    best = {winner.shape: winner.cost_us for winner in winners(frame)}
+    lines = []
+    for shape, members in starts.items():
+        trials = frame[frame["shape"] == str(shape)]
+        for start in members:
+            said = "without a time" if start.time_us is None else f"{start.time_us:.2f} us ({start.how})"
+            winner = f"; the winner {best[shape]:.2f} us" if shape in best else ""
+            made = f"{start.family} made for M = {start.shape.M}"
+            lines.append(f"published {shape}: {made}, {said}; here {_here(trials, start)}{winner}")
+    return lines
+
+
+def _here(trials: pd.DataFrame, start: Start) -> str:
+    """What became of the start, or of the trial that is most like it, in a few words."""
+    values = start.config.to_dict()
+    mine = trials[(trials["family"] == start.family).fillna(False)]
+    if not len(mine):
+        return "not tried"
+    alike = sum((mine[name] == value).fillna(False).to_numpy(int) for name, value in values.items())
+    row = mine.iloc[int(np.argmax(alike))]
+    same = "" if np.max(alike) == len(values) else "its nearest legal point "
+    if row["outcome"] != "ok":
+        return f"{same}{row['outcome']}"
+    time_us = row["time_us" if row["evidence"] == "measured" else "predicted_us"]
+    return f"{same}{time_us:.2f} us {row['evidence']}"

@@ -1,0 +1,34 @@
+"""A sweep from Python, on a recorded sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import search
+from kernels.errors import InputError
+from kernels.problem import GemmShape
+from search.commands.tune import tune
+
+RECORDED = Path(__file__).resolve().parents[3] / "results" / "recorded" / "sm_90-132cu-32x2880x512.parquet"
+
+
+def test_tune_is_the_door_of_the_package() -> None:
+    assert search.tune is tune
+    with pytest.raises(AttributeError, match="has no attribute 'tun'"):
+        search.tun  # noqa: B018
+
+
+def test_shapes_in_every_trial_out_and_the_same_call_resumes(tmp_path: Path) -> None:
+    asked = {"target": f"replay:{RECORDED}", "results": tmp_path, "sampler": "random"}
+    frame = tune(GemmShape(32, 2880, 512), trials=5, **asked)  # type: ignore[arg-type]
+    assert len(frame) == 5 and set(frame["shape"]) == {"32x2880x512"}
+    assert frame.attrs["units"]["time_us"] == "us"
+    again = tune("32x2880x512", trials=8, **asked)  # type: ignore[arg-type]
+    assert len(again) == 8 and list(again["trial"][:5]) == list(frame["trial"])
+
+
+def test_a_shape_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no shape"):
+        tune("32x2880", results=tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -43,7 +44,7 @@ class TerminalReporter:
             TimeRemainingColumn(compact=True),
             console=self.console,
             transient=True,
-            disable=not self.console.is_terminal,
+            disable=not _draws(self.console),
         )
 
     def __enter__(self) -> TerminalReporter:
@@ -95,6 +96,11 @@ class TerminalReporter:
     def _rate(self, progress: StudyProgress) -> float:
         seconds = time.monotonic() - self._start_s
         return (progress.done - self._first) / seconds if seconds > 0 else 0.0
+
+
+def _draws(console: Console) -> bool:
+    """Whether bars can move on it: a terminal, or a notebook with the widgets that rich draws with there."""
+    return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
 
 def _best(progress: StudyProgress) -> str:

@@ -34,6 +34,8 @@ from search.device.product import Product
 from search.device.telemetry import GpuState, driver_version, read_state
 from search.device.timing import Launch, TimingDevice
 
+# An event of HIP is a barrier with a release of the whole system, some microseconds. Source: clr, hip_event.cpp.
+HIP_SAMPLE_US = 1500.0
 KERNELS_KEPT = 200  # compiled variants of one kernel that stay in memory, up to 1 MB each
 # In what ROCr writes before it aborts the process. Source: ROCR-Runtime, runtime.cpp and amd_gpu_agent.cpp.
 FAULT_MARKS = ("Memory access fault", "HW Exception", "HSA_STATUS_ERROR")
@@ -100,6 +102,7 @@ class Gpu(TimingDevice, Protocol):
     """One GPU, as the worker sees it; tests give a fake."""
 
     torch_device: torch.device
+    least_sample_us: float  # of a replay between two events, below which their own time would count; 0 for no limit
 
     def __hash__(self) -> int: ...
 
@@ -127,6 +130,7 @@ class TorchGpu:
         start_driver()
         settle_cache_keys()  # those of the processes that compile ahead
         self.torch_device = torch.device("cuda", 0)
+        self.least_sample_us = 0.0 if torch.version.hip is None else HIP_SAMPLE_US
 
     def origin(self) -> Origin:
         """What it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +44,8 @@ from search.device.timing import (
     sample_until_sure,
 )
 from search.evaluation import Candidate, Evaluation, FinalTimes, Value
+
+MOST_ROUNDS = 64  # of a sample that is lengthened: a graph of some thousand launches
 
 
 @dataclass(frozen=True)
@@ -187,34 +190,35 @@ def time_program(
     sets = rotation_of(shape, gpu, protocol)
     shared = {name: tensor for name, tensor in working.items() if name != "out"}
     launches = [partial(gpu.launch, program, one | shared) for one in sets]
-    graph = captured(launches, sets, gpu, protocol, exact=exact)
-    return time_graph(graph, launches, set_bytes(sets[0]), gpu, protocol, best_us=best_us)
+    graph, count = captured(launches, sets, gpu, protocol, exact=exact)
+    host_us = host_launch_us(gpu, launches[0])
+    timing = sample_until_sure(partial(gpu.replay_us, graph), protocol, count, best_us=best_us)
+    rotated = set_bytes(sets[0]) * len(launches) if protocol.cold else 0
+    return replace(timing, rotated_bytes=rotated, host_launch_us=host_us)
 
 
 def captured(
     launches: Sequence[Launch], sets: Sequence[Tensors], gpu: Gpu, protocol: TimingProtocol, *, exact: bool
-) -> Any:
-    """A graph of one sample of ``launches``, one a set, whose replay was compared with a plain launch."""
-    graph = gpu.capture(repeated(launches, protocol.launches_per_sample(set_bytes(sets[0]), len(sets))))
+) -> tuple[Any, int]:
+    """A graph of one sample of ``launches``, one a set, and their number; a replay was compared with a plain launch.
+
+    The sample is as long as the GPU's events need to be exact, in whole rounds over the sets.
+
+    Raises:
+        ReplayDiffersError: What would be timed is not what was checked.
+    """
+    count = protocol.launches_per_sample(set_bytes(sets[0]), len(sets))
+    graph = gpu.capture(repeated(launches, count))
     check_replay(graph, launches[0], outputs_of(sets), gpu, exact=exact)
-    return graph
-
-
-def time_graph(
-    graph: Any,
-    launches: Sequence[Launch],
-    one_set_bytes: int,
-    gpu: Gpu,
-    protocol: TimingProtocol,
-    *,
-    best_us: float | None,
-) -> Timing:
-    """Time of one of ``launches``, of which ``graph`` holds a sample."""
-    host_us = host_launch_us(gpu, launches[0])
-    count = protocol.launches_per_sample(one_set_bytes, len(launches))
-    timing = sample_until_sure(partial(gpu.replay_us, graph), protocol, count, best_us=best_us)
-    rotated = one_set_bytes * len(launches) if protocol.cold else 0
-    return replace(timing, rotated_bytes=rotated, host_launch_us=host_us)
+    if not gpu.least_sample_us:
+        return graph, count
+    sample_us = gpu.replay_us(graph, 1)[0]
+    rounds = min(MOST_ROUNDS, math.ceil(gpu.least_sample_us / sample_us)) if sample_us > 0 else 1
+    if rounds <= 1:
+        return graph, count
+    longer = gpu.capture(repeated(launches, rounds * count))
+    check_replay(longer, launches[0], outputs_of(sets), gpu, exact=exact)
+    return longer, rounds * count
 
 
 def measure_finals(task: FinalTask, gpu: Gpu) -> FinalTimes:
@@ -229,12 +233,11 @@ def measure_finals(task: FinalTask, gpu: Gpu) -> FinalTimes:
     contenders = [launches_of(candidate, sets, gpu) for candidate in task.candidates]
     if task.dispatched:
         contenders.append(dispatcher_launch(task.candidates[0], sets, gpu.origin().device))
-    count = task.protocol.launches_per_sample(set_bytes(sets[0]), len(sets))
     graphs = []
     for launches in contenders:
         launches[0]()  # loads what is not loaded, which a capture must not
         gpu.synchronize()
-        graphs.append((captured(launches, sets, gpu, task.protocol, exact=False), count))
+        graphs.append(captured(launches, sets, gpu, task.protocol, exact=False))
     return _rounds(graphs, gpu, task.rounds, task.seed)
 
 

@@ -31,6 +31,7 @@ class FakeGpu:
     flaw: What is wrong with the kernels.
     kernel_us: Device time of a launch.
     fault: Error of the first launch.
+    least_sample_us: See ``Gpu``.
     stale_replays: Whether graphs run the first of their launches in place of each.
     broken: Whether the context is lost once ``fault`` was raised.
     """
@@ -45,6 +46,7 @@ class FakeGpu:
     replayed: int = 0
     captured: list[int] = field(default_factory=list)
     stale_replays: bool = False
+    least_sample_us: float = 0.0
     poisoned_outputs: int = 0
 
     def origin(self) -> Origin:

@@ -141,3 +141,12 @@ def test_a_graph_that_replays_stale_arguments_is_never_timed_and_its_process_end
     with pytest.raises(GpuFaultError, match=r"a replay differs .* in \d+ of \d+ outputs"):
         work(task, gpu)
     assert gpu.replayed == 0
+
+
+def test_where_events_cost_time_a_sample_is_long_enough_in_whole_rounds() -> None:
+    short = FakeGpu()
+    judged(short)
+    launches = short.captured[0]
+    long = FakeGpu(least_sample_us=2.5 * 20.0 * launches)
+    assert judged(long).objective_us == 20.0
+    assert long.captured == [launches, 3 * launches]

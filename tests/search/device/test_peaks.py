@@ -39,3 +39,9 @@ def test_an_unknown_architecture_has_no_roofline_and_the_least_floor() -> None:
 def test_the_infinity_cache_counts_where_there_is_one_else_the_l2() -> None:
     assert last_level_cache_bytes(GFX950, 4 << 20) == 256 << 20
     assert last_level_cache_bytes(H200, 60 << 20) == 60 << 20
+
+
+def test_a_partition_has_its_share_of_the_matrix_units_and_may_use_all_of_the_bandwidth() -> None:
+    part = DeviceKey("gfx950", 32)  # one of eight dies
+    assert roofline_us(SQUARE, part) == pytest.approx(8 * 2 * 8192**3 / 10e15 * 1e6)
+    assert roofline_us(SMALL_M, part) == pytest.approx(SMALL_M_BYTES / 8e12 * 1e6)

@@ -105,6 +105,9 @@ def sweep(
             metavar="FILE", help="Try its winners first: results, or a file of AITER, vLLM, Kernel Tuner, T4."
         ),
     ] = None,
+    only: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Try only the candidates of a CSV of inspect --undecided.")
+    ] = None,
 ) -> None:
     """Search the best kernel and configuration for each shape; the same command resumes."""
     from search.commands.sweep import SweepRequest, run_sweep
@@ -113,13 +116,15 @@ def sweep(
     from search.report.progress import TerminalReporter
     from search.results import load
     from search.results.starts import start_lines, starts_for
+    from search.results.undecided import read_points
     from search.space.shapes import load_shapes
     from search.terminal import output_console
 
     sets = [load_shapes(file) for file in shapes_file or []]
+    points = None if only is None else read_points(only)
+    named = tuple(points) if points and not (shapes or sets) else _shapes(shapes or [], sets)
     request = SweepRequest(
-        shapes=_shapes(shapes or [], sets), weights=_weights(sets), target=target,
-        families=_names(families, "--families"),
+        shapes=named, only=points, weights=_weights(sets), target=target, families=_names(families, "--families"),
         trials=trials, time_budget_s=time_budget, sampler=sampler, results=results, storage=storage, jobs=jobs,
         seed=seed, fresh=fresh, warm=warm,
     )  # fmt: skip
@@ -207,6 +212,10 @@ def inspect(
         float | None,
         typer.Option(min=0, metavar="PERCENT", help="With --against: exit code 1 if a shape got slower by more."),
     ] = None,
+    undecided: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the candidates that a winner is not told from, for sweep --only."),
+    ] = None,
     timeline: Annotated[
         str | None,
         typer.Option(
@@ -232,8 +241,8 @@ def inspect(
     if against is not None or fail_slower is not None:
         _compare(frame, against, fail_slower)
         return
-    if timeline is not None:
-        _draw_timeline(frame, timeline, to)
+    if timeline is not None or undecided is not None:
+        _look_closer(frame, timeline, undecided, to)
         return
     rows = select(frame, view)
     if to is not None:
@@ -428,6 +437,27 @@ def _shapes(texts: list[str], sets: Sequence[ShapeSet]) -> tuple[GemmShape, ...]
 def _weights(sets: Sequence[ShapeSet]) -> dict[GemmShape, float]:
     """How often each shape runs in a step of the models, where their files say so."""
     return {shape: weight for one in sets for shape, weight in one.weights.items()}
+
+
+def _look_closer(frame: Any, trial: str | None, undecided: Path | None, to: Path | None) -> None:
+    if trial is not None:
+        _draw_timeline(frame, trial, to)
+    if undecided is not None:
+        _write_undecided(frame, undecided)
+
+
+def _write_undecided(frame: Any, path: Path) -> None:
+    from search.results import save
+    from search.results.undecided import shape_counts, undecided
+
+    rows = undecided(frame)
+    if not len(rows):
+        typer.echo("every predicted winner is told from the others")
+        return
+    for shape, count in shape_counts(rows).items():
+        typer.echo(f"{shape}: the winner is one of {count} that are predicted equal")
+    save(rows, path)
+    typer.echo(f"wrote {path}; to measure these: run_search.py sweep --target local --only {path}")
 
 
 def _draw_timeline(frame: Any, trial: str, to: Path | None) -> None:

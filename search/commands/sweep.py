@@ -29,6 +29,7 @@ from kernels.rocm.toolchain import triton_version
 from search.commands.budget import shares, worths
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, Point, Value
 from search.evaluators import Evaluator
+from search.evaluators.replay import named_points
 from search.evaluators.targets import check_jobs, make_evaluator
 from search.results import load
 from search.results.dashboard import describe_study
@@ -66,6 +67,7 @@ class SweepRequest:
         warm: Time with operands that stay in the GPU's cache, instead of cold ones; measured targets only.
         spaces: Folder of the search spaces.
         cache: Folder of compiled kernels; None takes the user's cache folder.
+        only: Points of each shape to try, and no others; None searches the spaces.
         weights: How often a step of a model runs each shape: under a time budget the shapes share it by what they can
             still gain; equally where there are none.
         starts: Published configurations to try first, by shape; those of other devices are not tried.
@@ -85,6 +87,7 @@ class SweepRequest:
     warm: bool = False
     spaces: Path = SPACES
     cache: Path | None = None
+    only: Mapping[GemmShape, Sequence[Point]] | None = None
     weights: Mapping[GemmShape, float] = field(default_factory=dict)
     starts: Mapping[GemmShape, Sequence[Start]] = field(default_factory=dict)
 
@@ -265,6 +268,8 @@ class _Sweep:
 
     def points(self, shape: GemmShape) -> Points:
         """The shape's legal points; raises InputError where no family has one."""
+        if self.request.only is not None:
+            return Points(named_points(self.request.only.get(shape, ()), shape, self.evaluator.device), 0)
         legal, refusals = self.evaluator.legal(self.spaces, shape)
         for text in refusals:
             self.note(text)

@@ -177,7 +177,10 @@ def judge(task: OfflineTask, *, device: DeviceKey, cache: Path) -> Evaluation:
     except KernelError as error:
         return Evaluation(cast(Outcome, error.outcome), str(error), facts=facts)
     prediction = predict_executed(candidate, compiled, report, machine)
-    facts |= {"model": prediction.model, "bound": prediction.bound, "roofline_us": prediction.roofline_us}
+    facts |= {
+        "model": prediction.model, "bound": prediction.bound, "roofline_us": prediction.roofline_us,
+        "predicted_lo_us": prediction.lo_us, "predicted_hi_us": prediction.hi_us, "predicted_tie": prediction.tie,
+    }  # fmt: skip
     return Evaluation("ok", evidence="predicted", objective_us=prediction.predicted_us, facts=facts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.tables.rows import Evidence
-from search.evaluation import Candidate, Evaluation, Outcome, Value
+from search.evaluation import Candidate, Evaluation, Outcome, Point, Value
 from search.evaluators import Evaluator
 from search.results import load
 from search.results.columns import Role, facts_without
@@ -54,6 +54,23 @@ class RecordedPoints:
     def index_of(self, config: KernelConfig) -> int | None:
         """Its point, or None if it was not recorded."""
         return self._index.get(config)
+
+
+def named_points(points: Iterable[Point], shape: GemmShape, device: DeviceKey) -> dict[str, RecordedPoints]:
+    """``points`` by family, as what a search may choose from.
+
+    Raises:
+        InputError: There is none, or one is not legal at ``shape`` on ``device``.
+    """
+    found: dict[str, list[KernelConfig]] = {}
+    for family, config in dict.fromkeys(points):
+        refusal = config.check(shape, device)
+        if refusal is not None:
+            raise InputError(f"{shape}: {family} {config}: {refusal}; take it out of the list")
+        found.setdefault(family, []).append(config)
+    if not found:
+        raise InputError(f"{shape}: the list of --only has no candidate of this shape; name one of its shapes")
+    return {family: RecordedPoints(configs) for family, configs in found.items()}
 
 
 class ReplayEvaluator(Evaluator):

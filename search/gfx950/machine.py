@@ -25,6 +25,8 @@ class Harness:
         extra_kernel_us: What each further kernel adds before it does anything.
         formula_us: As ``launch_us``, for the formula, whose work lacks all that a kernel does before its first load.
         hbm_tbs: (active workgroups, TB/s) of reading inputs; linear between points, constant beyond.
+        interval: Relative: nine of ten measured times of rows that were not fitted lie within this of the prediction.
+        tie: Relative: of two candidates of one shape that are predicted closer than this, either may be the faster.
         warm_bytes: Operands of at most as many bytes are still in the Infinity Cache when they are read again.
     """
 
@@ -33,6 +35,10 @@ class Harness:
     extra_kernel_us: float
     formula_us: float
     hbm_tbs: tuple[tuple[int, float], ...]
+    interval: float = 0.15  # residuals of AITER's tuned code objects
+    tie: float = (
+        0.03  # residuals of logged configurations: pairs that are closer are ordered by chance
+    )
     warm_bytes: float = 0.0
 
     def is_warm(self, operand_bytes: float) -> bool:
@@ -56,6 +62,7 @@ GPUMODE = Harness(
     extra_kernel_us=1.45,  # us, fit: launch of a further kernel, its work excluded
     formula_us=5.1,  # us: as much more than launch_us as in AITER's harness
     hbm_tbs=((0, 0.0), (32, 1.53), (64, 2.86), (128, 4.58), (192, 5.63), (256, 6.44)),  # TB/s, meas
+    interval=0.10,  # residuals of logged configurations
 )
 
 

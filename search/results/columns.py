@@ -70,6 +70,8 @@ TIMES: Mapping[str, Column] = {
     **_group(NUMBER, "confirmed_us", Role.finals),  # of the selected row, through the dispatcher
     **_group(NUMBER, "baseline_us"),  # the family default on the same GPU, the last time it was run
     **_group(NUMBER, "predicted_us"),
+    # The interval that holds nine of ten measured times; the relative difference that tells two candidates apart.
+    **_group(NUMBER, "predicted_lo_us predicted_hi_us predicted_tie"),
     **_group(TEXT, "model bound"),  # the timing model's version; its largest term
     **_group(NUMBER, "roofline_us"),  # the least time that FLOPs and bytes allow
     **_group(NUMBER, "tflops bandwidth_gbs", Role.rate),  # of the measured time only

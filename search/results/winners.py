@@ -19,7 +19,7 @@ from kernels.tables.rows import Evidence, TunedTable
 from search.evaluation import Point
 from search.results.columns import CONFIG
 
-PREDICTED_TIE = 1e-9  # relative; equal work is predicted equal up to rounding
+PREDICTED_TIE = 1e-9  # relative, where a model says nothing: equal work is predicted equal up to rounding
 RESOURCES = ("vgprs", "lds_bytes", "kernels")  # fewer is safer: occupancy to spare, fewer launches
 KEY = ["arch", "cu_count", "N", "K", "M"]  # of one competition
 Preference = tuple[bool, bool, tuple[float, ...], float]
@@ -42,6 +42,7 @@ class Winner:
         margin: How much slower the runner-up is, as a part of ``cost_us``; None without one.
         roofline_fraction: As recorded.
         row: Label of the trial in the DataFrame.
+        equals: Labels of the trials that it cannot be told from, itself included.
     """
 
     device: DeviceKey
@@ -55,6 +56,7 @@ class Winner:
     margin: float | None
     roofline_fraction: float | None
     row: Any
+    equals: tuple[Any, ...] = ()
 
 
 def shapes_of(frame: pd.DataFrame) -> list[tuple[DeviceKey, GemmShape]]:
@@ -72,8 +74,9 @@ def winners(
     Only ``ok`` trials of known families compete. Times that cannot be compared do not: measured trials exclude
     predicted ones, trials of the present kernels those of older ones, and the newest protocol or model the others.
     A trial that won the finals of its shape, timed side by side with the others, wins here. Elsewhere, of the trials
-    within the noise of the fastest, the incumbent wins, then a deterministic one, then the one with fewer resources,
-    then the faster one.
+    within the noise of the fastest (of predicted ones: closer than the model tells apart), the incumbent wins, then a
+    deterministic one, then, of predicted ones, the one with more knobs at their defaults, then the one with fewer
+    resources, then the faster one.
 
     Args:
         frame: Results with all columns.
@@ -148,6 +151,7 @@ class _Trials:
         present: Whether today's kernels ran.
         how: Protocol or model.
         knobs: Configuration fields of each family, defaults where NA.
+        ties: Relative difference below which predictions are equal.
     """
 
     rows: pd.DataFrame
@@ -158,6 +162,7 @@ class _Trials:
     present: Array
     how: Array
     knobs: Mapping[str, Mapping[str, Array]]
+    ties: Array
 
     @classmethod
     def of(cls, rows: pd.DataFrame) -> _Trials:
@@ -174,7 +179,7 @@ class _Trials:
             rows, rows["cost_us"].to_numpy(float), spread_us.to_numpy(float),
             (rows["evidence"] == "measured").to_numpy(bool), rows["selected"].fillna(False).to_numpy(bool),
             rows["present"].to_numpy(bool),
-            rows["how"].to_numpy(object), knobs,
+            rows["how"].to_numpy(object), knobs, rows["predicted_tie"].fillna(PREDICTED_TIE).to_numpy(float),
         )  # fmt: skip
 
     def groups(self) -> Iterator[tuple[DeviceKey, GemmShape, Array]]:
@@ -215,7 +220,7 @@ class _Trials:
         """The one to prefer among those that are as good as the fastest, ``members[0]``."""
         costs_us, spreads_us = self.cost_us[members], self.spread_us[members]
         measured = bool(self.measured[members[0]])
-        noise_us = np.maximum(spreads_us, spreads_us[0]) if measured else costs_us[0] * PREDICTED_TIE
+        noise_us = np.maximum(spreads_us, spreads_us[0]) if measured else costs_us[0] * self.ties[members[0]]
         tied = members[costs_us <= costs_us[0] + noise_us]
         finals = members[self.selected[members]]
         if len(finals):
@@ -231,6 +236,7 @@ class _Trials:
             margin=_margin(row, rest),
             roofline_fraction=_known(row["roofline_fraction"]),
             row=row.name,
+            equals=tuple(self.rows.index[int(position)] for position in tied),
         )  # fmt: skip
 
 
@@ -259,8 +265,17 @@ def preference(incumbent: bool, deterministic: bool, resources: tuple[float, ...
 
 def _preference(row: pd.Series[Any], incumbents: list[Point]) -> Preference:
     resources = tuple(math.inf if pd.isna(row[name]) else int(row[name]) for name in RESOURCES)
+    if row["evidence"] == "predicted":
+        resources = (_unusual(row), *resources)
     incumbent = (row["family"], config_of(row)) in incumbents
     return preference(incumbent, bool(row["safe"]), resources, float(row["cost_us"]))
+
+
+def _unusual(row: pd.Series[Any]) -> int:
+    """How many knobs differ from their defaults: what a model cannot tell apart is no reason to move one."""
+    config = config_of(row)
+    usual = type(config)().to_dict()
+    return sum(value != usual[name] for name, value in config.to_dict().items())
 
 
 def config_of(row: pd.Series[Any]) -> KernelConfig:

@@ -30,6 +30,9 @@ class Prediction:
 
     Args:
         predicted_us: Time of the whole program in the machine's harness.
+        lo_us: Lower end of the interval that holds nine of ten measured times.
+        hi_us: Its upper end.
+        tie: Relative difference below which two candidates of one shape are not told apart.
         harness: Name of that harness.
         model: Version of the model, and the harness: times of two are never compared.
         bound: Name of the largest term: ``launch``, ``extra``, or a limit of the largest kernel.
@@ -46,6 +49,9 @@ class Prediction:
     """
 
     predicted_us: float
+    lo_us: float
+    hi_us: float
+    tie: float
     harness: str
     model: str
     bound: str
@@ -216,8 +222,12 @@ def predict_works(
     terms = _terms(works[main], times[main], machine)
     terms["launch_us"] = harness.launch_us + times[main].dispatch_us
     terms["extra_us"] = total - harness.launch_us - times[main].work_us
+    predicted = max(total, least)
     return Prediction(
-        predicted_us=max(total, least),
+        predicted_us=predicted,
+        lo_us=max(least, predicted * (1 - harness.interval)),
+        hi_us=predicted * (1 + harness.interval),
+        tie=harness.tie,
         harness=harness.name,
         model=f"{MODEL_VERSION}-{harness.name}",
         bound=max(terms, key=lambda name: terms[name]).removesuffix("_us"),

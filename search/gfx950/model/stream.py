@@ -85,7 +85,7 @@ def wave_streams(executed: Executed, constants: Constants = CONSTANTS) -> tuple[
 
 
 def _longest(executed: Executed) -> list[tuple[int, tuple[Block, ...]]]:
-    """(wave, what it executed) of the workgroup with most instructions, and of several alike the one with most bytes."""
+    """(wave, what it executed) of the workgroup with most instructions, of several alike the one with most bytes."""
     count = 1 + max(int(waves.max()) for _, _, waves in executed.recording.blocks)
     streams = [(wave, executed.recording.stream(wave)) for wave in range(count)]
     starts = range(0, count, executed.waves)

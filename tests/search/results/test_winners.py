@@ -84,7 +84,7 @@ def test_margin_is_negative_where_a_slower_trial_wins_a_tie() -> None:
 
 
 def test_equal_predictions_are_ties_and_unequal_ones_are_not() -> None:
-    tie = results(predicted(10.0, vgprs=200), predicted(10.0, vgprs=100, num_warps=8))
+    tie = results(predicted(10.0, vgprs=200, num_warps=2), predicted(10.0, vgprs=100, num_warps=8))
     assert only(winners(tie)).config.num_warps == 8
     faster = results(predicted(9.999, vgprs=200), predicted(10.0, vgprs=100, num_warps=8))
     assert only(winners(faster)).config.num_warps == 4
@@ -122,3 +122,19 @@ def test_field_that_an_older_version_did_not_record_has_its_default() -> None:
 
 def test_no_results_no_winners() -> None:
     assert winners(results()) == [] and shapes_of(results()) == []
+
+
+def test_predictions_that_the_model_does_not_tell_apart_are_ties_and_the_most_usual_one_wins() -> None:
+    default = predicted(10.2, predicted_tie=0.03)
+    fast = predicted(10.0, num_warps=8, num_stages=3, predicted_tie=0.03, vgprs=1)
+    slow = predicted(10.4, num_warps=2, predicted_tie=0.03)
+    frame = results(fast, default, slow)
+    winner = only(winners(frame))
+    assert winner.config == TileConfig()
+    assert [float(frame["predicted_us"][row]) for row in winner.equals] == [10.0, 10.2]
+    assert winner.margin == pytest.approx(10.0 / 10.2 - 1)
+
+
+def test_measured_ties_go_by_resources_and_not_by_what_is_usual() -> None:
+    frame = results(measured(10.0, 0.5, vgprs=200), measured(10.1, 0.5, num_warps=8, num_stages=3, vgprs=100))
+    assert only(winners(frame)).config == TileConfig(num_warps=8, num_stages=3)

@@ -1,15 +1,24 @@
-"""How near each sampler comes to the best recorded configuration, by trials spent. Needs no GPU.
+"""How many evaluations each search needs to come within 5 and 1 % of the best recorded point. Needs no GPU.
 
-Usage: python benchmarks/compare_samplers.py [--recorded DIR] [--trials 100] [--repeats 5] [--samplers tpe,random,...]
+Usage: python benchmarks/compare_samplers.py [--recorded PATH ...] [--searches auto,tpe,...] [--seeds 30] [--each]
 
-Trials are served from exhaustively recorded sweeps (results/recorded/*.parquet) over benchmarks/recorded_spaces; they
-start from nothing, without seeds. Prints the median over the repeats of how much slower the best found is, in percent.
+PATH: a folder or file of exhaustive sweeps (Parquet, by default results/recorded), or a recorded space of another code
+as CSV or CSV.GZ: one row a point, one column a knob, and time_ms, which is empty where a point failed. An evaluation is
+one point, failures included. A search that is not there within --trials counts as twice as many. Every figure is the
+geometric mean over the spaces of the median, or of the 90th percentile, over the seeds; ms: processor time a proposal.
 """
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as run_search.py does
+
 import sys
-from collections.abc import Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -18,85 +27,131 @@ import optuna
 import pandas as pd
 import typer
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from kernels.device import DeviceKey
-from kernels.errors import InputError
-from kernels.problem import GemmShape
-from search.evaluation import Candidate, Evaluation, Value
-from search.evaluators.replay import ReplayEvaluator
-from search.results.record import RECORD, make_record
-from search.space.legal_set import legal_set
-from search.space.space import load_spaces
-from search.study.points import LegalPoints, Points
-from search.study.study import StudyRun
-from search.terminal import one_line_errors
-
 ROOT = Path(__file__).resolve().parent.parent
-MARKS = (10, 20, 40, 70, 100, 200)
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+from recorded_searches import SEARCHES, Recording, Search, recordings  # noqa: E402
+
+from kernels.errors import InputError  # noqa: E402
+from kernels.wording import instead_of  # noqa: E402
+from search.study.study import in_flight  # noqa: E402
+from search.terminal import one_line_errors  # noqa: E402
+
+WITHIN = (0.05, 0.01)  # of the best time
+STARTS = ("nothing", "favourites")
 
 
-def recorded_times(replay: ReplayEvaluator, shape: GemmShape) -> dict[Candidate, float]:
-    """Measured time of each candidate that is right."""
-    verdicts = ((one, replay.submit(one).result()) for one in replay.candidates if one.shape == shape)
-    return {one: v.objective_us for one, v in verdicts if v.outcome == "ok" and v.objective_us is not None}
+@dataclass(frozen=True)
+class Setting:
+    """How a search is run.
+
+    Args:
+        trials: At most.
+        seeded: Whether it begins with what a sweep tries first.
+        capacity: Candidates that the evaluator takes at a time.
+    """
+
+    trials: int
+    seeded: bool = False
+    capacity: int = 1
 
 
-def legal_points(shape: GemmShape, device: DeviceKey) -> dict[str, LegalPoints]:
-    """Legal points of the recorded spaces; a family without any at this shape is left out."""
-    found: dict[str, LegalPoints] = {}
-    for family, space in load_spaces(ROOT / "benchmarks" / "recorded_spaces").items():
-        try:
-            found[family] = legal_set(space, shape, device)
-        except InputError:
-            continue
-    return found
+def searched(recording: Recording, search: Search, setting: Setting) -> Iterator[int]:
+    """Points in the order of their evaluation; each ends before those that began after it."""
+    seeds = deque(recording.seeds if setting.seeded else ())
+    running: deque[int] = deque()
+    for ended in range(setting.trials):
+        while len(running) < min(in_flight(setting.capacity, ended), setting.trials - ended):
+            running.append(seeds.popleft() if seeds else search.propose(list(running)))
+        point = running.popleft()
+        taken = float(recording.times[point])
+        search.tell(point, taken if np.isfinite(taken) else None)
+        yield point
 
 
-def best_so_far(replay: ReplayEvaluator, shape: GemmShape, sampler: str, seed: int, trials: int) -> list[float]:
-    """Smallest time after each trial; NaN before the first that is right."""
+def evaluations(recording: Recording, search: Search, setting: Setting) -> tuple[list[int], float]:
+    """Evaluations to each part of WITHIN, twice the trials where it was not reached; milliseconds a proposal."""
+    needed = dict.fromkeys(WITHIN, 2 * setting.trials)
+    begin, spent = time.process_time(), 0
+    for spent, point in enumerate(searched(recording, search, setting), start=1):
+        slower = recording.times[point] / recording.best - 1 if recording.right[point] else np.inf
+        needed = {part: min(n, spent) if slower <= part else n for part, n in needed.items()}
+        if max(needed.values()) <= spent:
+            break
+    return list(needed.values()), 1e3 * (time.process_time() - begin) / spent
 
-    def record(one: Candidate, evaluation: Evaluation, started: str, seconds: float) -> Mapping[str, Value]:
-        return make_record(
-            study="compare", device=replay.device, candidate=one, evaluation=evaluation,
-            started=started, duration_s=seconds, versions={},
-        )  # fmt: skip
 
-    kept = optuna.create_study()
-    run = StudyRun(kept, shape, replay, Points(legal_points(shape, replay.device), seed), record)
-    run.run(sampler=sampler, seed=seed, trials=trials)
-    records = [trial.user_attrs[RECORD] for trial in kept.get_trials(deepcopy=False)]
-    times = [record["time_us"] if record["outcome"] == "ok" else np.inf for record in records]
-    best = np.minimum.accumulate(times)
-    return list(np.where(np.isfinite(best), best, np.nan))
+def compare(
+    spaces: Sequence[Recording], make: Callable[..., Search], setting: Setting, seeds: int
+) -> list[dict[str, float]]:
+    """One row a space: median and 90th percentile of the evaluations, the share of searches that missed, and ms."""
+    rows = []
+    for recording in spaces:
+        runs = [evaluations(recording, make(recording.space, seed), setting) for seed in range(seeds)]
+        needed = np.array([run[0] for run in runs])
+        row = {"ms": float(np.mean([run[1] for run in runs]))}
+        for part, column in zip(WITHIN, needed.T, strict=True):
+            row |= {f"to {part:.0%}": float(np.median(column)), f"p90 {part:.0%}": float(np.quantile(column, 0.9))}
+            row[f"missed {part:.0%}"] = float((column > setting.trials).mean())
+        rows.append(row)
+    return rows
+
+
+def summary(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Means over the spaces: geometric of evaluations, arithmetic of the rest."""
+    frame = pd.DataFrame(rows)
+    geometric = [name for name in frame.columns if name.startswith(("to", "p90"))]
+    return {
+        name: float(np.exp(np.log(frame[name]).mean()) if name in geometric else frame[name].mean()) for name in frame
+    }
 
 
 def main(
-    recorded: Annotated[Path, typer.Option(help="Folder of recorded sweeps.")] = ROOT / "results" / "recorded",
-    trials: Annotated[int, typer.Option(help="Of each search.")] = 100,
-    repeats: Annotated[int, typer.Option(help="Seeds.")] = 5,
-    samplers: Annotated[str, typer.Option(help="Comma-separated.")] = "tpe,random,grid",
-    output: Annotated[Path | None, typer.Option(help="CSV of every search.")] = None,
+    recorded: Annotated[list[Path] | None, typer.Option(help="Folder or file; repeatable.")] = None,
+    searches: Annotated[str, typer.Option(help="Comma-separated.")] = ",".join(SEARCHES),
+    starts: Annotated[str, typer.Option(help="nothing, favourites or both, comma-separated.")] = ",".join(STARTS),
+    capacities: Annotated[str, typer.Option(help="Candidates that an evaluator takes, comma-separated.")] = "1",
+    trials: Annotated[int, typer.Option(min=1, help="Of each search.")] = 160,
+    seeds: Annotated[int, typer.Option(min=1)] = 30,
+    each: Annotated[bool, typer.Option("--each", help="Also print every space.")] = False,
 ) -> None:
-    """Search every recorded shape with every sampler."""
+    """Run every search on every recorded space and print a line for each setting."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    rows = []
-    for path in sorted(recorded.glob("*.parquet")):
-        replay = ReplayEvaluator(path)
-        for shape in replay.shapes():
-            optimum = min(recorded_times(replay, shape).values())
-            for sampler in samplers.split(","):
-                for seed in range(repeats):
-                    curve = best_so_far(replay, shape, sampler, seed, trials)
-                    slower = {f"after {n}": 100 * (curve[n - 1] / optimum - 1) for n in MARKS if n <= len(curve)}
-                    rows.append({"shape": str(shape), "sampler": sampler, "seed": seed, **slower})
-    frame = pd.DataFrame(rows)
-    if frame.empty:
-        raise typer.BadParameter(f"{recorded} holds no Parquet file", param_hint="--recorded")
-    if output is not None:
-        frame.to_csv(output, index=False)
-    print("percent slower than the best recorded, median over the seeds")
-    print(frame.drop(columns="seed").groupby(["shape", "sampler"], sort=False).median().round(1).to_string())
+    names = searches.split(",")
+    for name in names:
+        if name not in SEARCHES:
+            raise InputError(f"unknown search {name!r}; {instead_of(name, SEARCHES)}")
+    spaces = [one for path in _files(recorded or [ROOT / "results" / "recorded"]) for one in recordings(path)]
+    print(
+        f"{len(spaces)} spaces: {', '.join(f'{one.name} ({len(one.space)} points)' for one in spaces)}; {seeds} seeds"
+    )
+    table = []
+    for start in starts.split(","):
+        chosen = [one for one in spaces if start == "nothing" or one.seeds]
+        for capacity in map(int, capacities.split(",")):
+            for name in names if chosen else ():
+                setting = Setting(trials, seeded=start == "favourites", capacity=capacity)
+                rows = compare(chosen, SEARCHES[name], setting, seeds)
+                key = {"search": name, "from": start, "capacity": capacity}
+                table.append({**key, "space": "all", **summary(rows)})
+                if each:
+                    table += [{**key, "space": one.name, **row} for one, row in zip(chosen, rows, strict=True)]
+    print(pd.DataFrame(table).round(2).to_string(index=False))
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    """The recorded files that ``paths`` name or hold."""
+    files = [
+        file
+        for path in paths
+        for file in (sorted(path.iterdir()) if path.is_dir() else [path])
+        if file.name.endswith((".parquet", ".csv", ".csv.gz"))
+    ]
+    if not files:
+        raise InputError(
+            f"{', '.join(map(str, paths))}: holds no recorded space; name a Parquet or CSV file, or a folder of some"
+        )
+    return files
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ EXIT_UNRESOLVED = 1  # some shapes have no winner
 EXIT_INTERRUPTED = 130  # by Ctrl-C, as shells have it: 128 and the number of SIGINT
 NAMED = 5  # shapes of a list that can be long
 RESULTS = Path("results")
+UNTIL = 0.3  # percent of the best time
 TABLE_FORMAT = "yaml"  # of our own tables
 
 
@@ -90,7 +91,13 @@ def sweep(
     ] = None,
     target: Annotated[str, typer.Option(help="auto, gfx950 (offline), local (the GPU here) or replay:FILE.")] = "auto",
     families: Annotated[str | None, typer.Option(help="Comma-separated kernel families; default: all.")] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Trials for each shape, earlier runs included.")] = 96,
+    trials: Annotated[int, typer.Option(min=1, help="Trials for each shape at most, earlier runs included.")] = 96,
+    patience: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="End a shape's search after N trials without a better one.")
+    ] = None,
+    until: Annotated[
+        float, typer.Option(min=0, metavar="PERCENT", help="End it when no point left promises so much; 0: never.")
+    ] = UNTIL,
     time_budget: Annotated[float | None, typer.Option(min=0, metavar="S", help="Seconds for the whole sweep.")] = None,
     sampler: Annotated[str, typer.Option(help="auto, surrogate, tpe, random or grid.")] = "auto",
     results: Results = RESULTS,
@@ -126,7 +133,7 @@ def sweep(
     request = SweepRequest(
         shapes=named, only=points, weights=_weights(sets), target=target, families=_names(families, "--families"),
         trials=trials, time_budget_s=time_budget, sampler=sampler, results=results, storage=storage, jobs=jobs,
-        seed=seed, fresh=fresh, warm=warm,
+        seed=seed, fresh=fresh, warm=warm, patience=patience, until=until or None,
     )  # fmt: skip
     if start_from is not None:
         request = replace(request, starts=starts_for(load(start_from), request.shapes))

@@ -41,7 +41,7 @@ from search.space.space import SearchSpace, load_spaces
 from search.study.points import Points
 from search.study.priors import best_point, first_trials, sweep_points, winners_of
 from search.study.samplers import check_sampler
-from search.study.study import Progress, StudyRun
+from search.study.study import Progress, Stopping, StudyRun
 from search.terminal import stop_on_interrupt
 from search.workers.pool import START_TIMEOUT_S
 
@@ -65,6 +65,9 @@ class SweepRequest:
         seed: Of the samplers.
         fresh: Begin new studies instead of resuming.
         warm: Time with operands that stay in the GPU's cache, instead of cold ones; measured targets only.
+        patience: Trials in a row without a better one that end a shape's search; None ends none so.
+        until: Percent of the best time that a point must promise to save, for a shape's search to go on; None takes
+            every trial.
         spaces: Folder of the search spaces.
         cache: Folder of compiled kernels; None takes the user's cache folder.
         only: Points of each shape to try, and no others; None searches the spaces.
@@ -85,6 +88,8 @@ class SweepRequest:
     seed: int = 0
     fresh: bool = False
     warm: bool = False
+    patience: int | None = None
+    until: float | None = None
     spaces: Path = SPACES
     cache: Path | None = None
     only: Mapping[GemmShape, Sequence[Point]] | None = None
@@ -242,7 +247,7 @@ class _Sweep:
         record = partial(_record, study=kept.study_name, device=self.evaluator.device)
         ended = StudyRun(kept, shape, self.evaluator, points, record, self.notify, self.stop).run(
             sampler=request.sampler, seed=request.seed, trials=request.trials,
-            seeds=self.first_trials(shape, points), deadline_s=end_s, shares=shares,
+            seeds=self.first_trials(shape, points), deadline_s=end_s, shares=shares, stopping=self.stopping,
         )  # fmt: skip
         if not ended.done and not self.stop.is_set():
             self.left.append(shape)
@@ -254,6 +259,12 @@ class _Sweep:
             self.winners[shape] = best
         with self.reporting:
             self.reporter.study_done(ended)
+
+    @property
+    def stopping(self) -> Stopping:
+        """When a search has done enough."""
+        until = self.request.until
+        return Stopping(self.request.patience, None if until is None else until / 100)
 
     def open_study(self, shape: GemmShape) -> optuna.Study:
         """The study of this shape: the newest, or a new one."""

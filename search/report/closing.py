@@ -17,7 +17,7 @@ from kernels.wording import counted
 from search.evaluation import OUTCOMES
 from search.report.finals import print_finals
 from search.results.comparisons import cliffs
-from search.results.unfinished import unfinished, unfinished_line
+from search.results.unfinished import settled_line, unfinished, unfinished_line
 from search.results.winners import Winner, config_of, shapes_of, winners
 from search.terminal import TextTable, print_table
 
@@ -40,12 +40,14 @@ class Summary:
         shape: Problem.
         winner: None if no candidate may win.
         outcomes: How many trials ended in each outcome, in the order of ``OUTCOMES``.
+        settled: How early the winner's search had done enough; "" where it took every trial.
     """
 
     device: DeviceKey
     shape: GemmShape
     winner: Winner | None
     outcomes: dict[str, int]
+    settled: str = ""
 
 
 def summarize(frame: pd.DataFrame, best: Sequence[Winner] | None = None) -> list[Summary]:
@@ -61,9 +63,18 @@ def summarize(frame: pd.DataFrame, best: Sequence[Winner] | None = None) -> list
     for (arch, cu_count, M, N, K, outcome), count in sizes:
         counts[DeviceKey(arch, int(cu_count)), GemmShape(int(M), int(N), int(K))][outcome] = int(count)
     return [
-        Summary(device, shape, won.get((device, shape)), {name: found[name] for name in OUTCOMES if name in found})
+        Summary(device, shape, won.get((device, shape)), {name: found[name] for name in OUTCOMES if name in found},
+                _settled(frame, won.get((device, shape))))
         for (device, shape), found in counts.items()
-    ]
+    ]  # fmt: skip
+
+
+def _settled(frame: pd.DataFrame, winner: Winner | None) -> str:
+    """How early the search that found ``winner`` had done enough."""
+    if winner is None:
+        return ""
+    study = frame[frame["study"] == frame["study"][winner.row]]
+    return settled_line(study.sort_values("trial", na_position="first", kind="stable"))
 
 
 def compact(config: KernelConfig) -> str:
@@ -92,11 +103,15 @@ def closing_table(summaries: Sequence[Summary]) -> TextTable:
             *([str(summary.device)] if several else []),
             str(summary.shape),
             *_winner_cells(summary.winner, kinds),
-            ", ".join(f"{count} {name}" for name, count in summary.outcomes.items()),
+            ", ".join([*(f"{count} {name}" for name, count in summary.outcomes.items()), *_some(summary.settled)]),
         )
         for summary in summaries
     )
     return TextTable(header, rows, right=frozenset(numbers))
+
+
+def _some(text: str) -> list[str]:
+    return [text] if text else []
 
 
 def _winner_cells(winner: Winner | None, kinds: Sequence[str]) -> list[str]:

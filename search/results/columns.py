@@ -108,6 +108,7 @@ ORIGIN: Mapping[str, Column] = {
     **_group(TEXT, "started", Role.run),  # ISO 8601 with the offset from UTC
     **_group(NUMBER, "duration_s", Role.run),
     **_group(INTEGER, "trials_wanted"),  # of the study in all, by the sweep that ran this one
+    **_group(FLAG, "settled", Role.run),  # of a trial with which the search had done enough, whatever it was allowed
     **_group(NUMBER, "gpu_s gpu_wait_s", Role.queue),  # on the GPU's worker; how long that had nothing to do before
     **_group(TEXT, "driver gpu_notes"),  # gpu_notes: throttling, other processes
     **_group(INTEGER, "clock_mhz"),  # of the compute units, just after timing

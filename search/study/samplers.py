@@ -22,6 +22,7 @@ from search.study.priors import estimates_us
 from search.study.surrogate import SurrogateSearch
 
 SAMPLERS = ("auto", "surrogate", "tpe", "random", "grid")
+QUEUED = "fixed_params"  # Optuna's attribute of a trial that was queued with its parameters
 TIMED = ("ok", "slow")  # outcomes with a time
 Spaces = Mapping[str, Mapping[str, BaseDistribution]]
 
@@ -34,9 +35,16 @@ class LegalSampler(BaseSampler):
         spaces: Distributions of each family's fields.
     """
 
+    learns = True  # whether what a trial says changes the next proposal
+
     def __init__(self, points: Points, spaces: Spaces) -> None:
         self.points = points
         self.spaces = spaces
+
+    @property
+    def expected_gain(self) -> float | None:
+        """Part of the best time that the last proposal could hope to save; None where the sampler has no opinion."""
+        return None
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Every parameter of every family."""
@@ -48,8 +56,8 @@ class LegalSampler(BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """``family`` and the fields of its configuration; nothing when every point was tried."""
-        if not self.points.untried:
+        """``family`` and the fields of its configuration; nothing for a queued trial, or when every point was tried."""
+        if not self.points.untried or QUEUED in trial.system_attrs:
             return {}
         family, config = self.propose(study, trial)
         values = config.to_dict()
@@ -69,6 +77,8 @@ class LegalSampler(BaseSampler):
 class GridSampler(LegalSampler):
     """All points in their order, the families in turn."""
 
+    learns = False
+
     def propose(self, study: optuna.Study, trial: FrozenTrial) -> tuple[str, Any]:
         """The first untried point."""
         return self.points.first()
@@ -76,6 +86,8 @@ class GridSampler(LegalSampler):
 
 class RandomSampler(LegalSampler):
     """A family at random, then one of its untried points."""
+
+    learns = False
 
     def propose(self, study: optuna.Study, trial: FrozenTrial) -> tuple[str, Any]:
         """A random untried point."""
@@ -95,6 +107,11 @@ class SurrogateSampler(LegalSampler):
         super().__init__(points, spaces)
         self.search = search
         self._told: set[int] = set()  # numbers of trials
+
+    @property
+    def expected_gain(self) -> float | None:
+        """Of the most promising point at the last proposal; None before the model was asked."""
+        return self.search.expected_gain
 
     def propose(self, study: optuna.Study, trial: FrozenTrial) -> tuple[str, Any]:
         """The point that promises most, given what has ended and what is running."""

@@ -27,8 +27,25 @@ from search.study.points import Points, distributions, suggest
 from search.study.samplers import make_sampler
 
 FIRST_TRIALS = 16  # at most, that a search has before its share of the time begins
+FIRST_IN_FLIGHT = 8  # candidates, before any has ended
+SURE = 4  # proposals in a row expect too little, and
+WAITED = 16  # trials in a row were no better, where a search ends by itself
 LOOK_S = 0.5  # how often a search that waits looks whether it shall stop
 Record = Callable[[Candidate, Evaluation, str, float], Mapping[str, Value]]
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When a search has done enough; what is None ends none.
+
+    Args:
+        patience: Trials in a row without a better one.
+        until: Part of the best time: no point that is left is expected to save so much, however uncertain its time.
+            Where the best time itself is less certain, its uncertainty counts instead.
+    """
+
+    patience: int | None = None
+    until: float | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +97,42 @@ class _Clock:
 
 
 @dataclass
+class _Settling:
+    """Whether a search has done enough, told of each proposal and each end."""
+
+    stopping: Stopping
+    waited: int = 0  # trials since the best one
+    hopeless: int = 0  # proposals in a row that expected too little
+
+    def proposed(self, expected_gain: float | None, noise: float) -> None:
+        """A sampler's proposal, with the part of the best time that it hopes to save and that is noise."""
+        until = self.stopping.until
+        little = until is not None and expected_gain is not None and expected_gain < max(until, noise)
+        self.hopeless = self.hopeless + 1 if little else 0
+
+    def ended(self, *, better: bool) -> None:
+        """A trial ended, and was the best so far or not."""
+        self.waited = 0 if better else self.waited + 1
+
+    @property
+    def settled(self) -> bool:
+        """Whether the search may end."""
+        patience = self.stopping.patience
+        hopeless = self.hopeless >= SURE and self.waited >= WAITED
+        return hopeless or (patience is not None and self.waited >= patience)
+
+
+def in_flight(capacity: int, ended: int) -> int:
+    """Candidates to keep in flight: no more than have ended, so that each is chosen knowing half of those before it.
+
+    Args:
+        capacity: What the evaluator can take.
+        ended: Trials that have ended.
+    """
+    return min(capacity, max(FIRST_IN_FLIGHT, ended))
+
+
+@dataclass
 class StudyRun:
     """Runs the trials of one study.
 
@@ -102,6 +155,7 @@ class StudyRun:
     stop: threading.Event = field(default_factory=threading.Event)
     _outcomes: Counter[str] = field(default_factory=Counter)
     _best: tuple[float, str] | None = None
+    _noise: float = 0.0  # uncertainty of the best time, as a part of it
 
     def run(
         self,
@@ -112,8 +166,9 @@ class StudyRun:
         seeds: Sequence[Point] = (),
         deadline_s: float | None = None,
         shares: float = 1,
+        stopping: Stopping = Stopping(),
     ) -> Progress:
-        """Run until the study holds ``trials`` trials, no point is left, or the deadline has passed.
+        """Run until the study holds ``trials`` trials, no point is left, enough was done, or the deadline has passed.
 
         Args:
             sampler: Name of the sampler.
@@ -123,6 +178,7 @@ class StudyRun:
             deadline_s: End, on the clock of ``time.monotonic``.
             shares: The search takes one of so many equal parts of the time until then. Its part begins when as many
                 trials have ended as are judged at a time, or 16: a small one would end before the first.
+            stopping: When fewer trials are enough.
 
         Returns:
             State at the end.
@@ -133,9 +189,10 @@ class StudyRun:
             self._remember(trial.user_attrs["record"])
         total = min(trials, len(earlier) + self.points.untried)
         self.notify(self._progress(len(earlier), total))
-        if total > len(earlier):
+        if total > len(earlier) and not _was_settled(earlier, total):
             end_s = math.inf if deadline_s is None else deadline_s
-            self._search(earlier, sampler, seed, total, deque(seeds), _Clock(end_s, shares, self.evaluator.capacity))
+            clock = _Clock(end_s, shares, min(FIRST_TRIALS, self.evaluator.capacity))
+            self._search(earlier, sampler, seed, total, deque(seeds), clock, _Settling(stopping))
         return self._progress(sum(self._outcomes.values()), total)
 
     def _search(
@@ -146,6 +203,7 @@ class StudyRun:
         total: int,
         seeds: deque[Point],
         clock: _Clock,
+        settling: _Settling,
     ) -> None:
         spaces = distributions(self.points)
         chosen = make_sampler(
@@ -156,27 +214,35 @@ class StudyRun:
         live.add_trials(earlier)
         running: dict[Future[Evaluation], _Running] = {}
         done = len(earlier)
-        while done < total and clock.left_s > 0 and not self.stop.is_set():
-            while len(running) < self.evaluator.capacity and done + len(running) < total:
-                future, started = self._start(live, spaces, seeds)
+        capacity = self.evaluator.capacity
+        while done < total and clock.left_s > 0 and not self.stop.is_set() and not settling.settled:
+            allowed = in_flight(capacity, done) if chosen.learns else capacity
+            while len(running) < allowed and done + len(running) < total:
+                seeded = self._enqueue(live, spaces, seeds)
+                future, started = self._start(live, spaces)
                 running[future] = started
+                settling.proposed(None if seeded else chosen.expected_gain, self._noise)
             for future in wait(running, min(clock.left_s, LOOK_S), FIRST_COMPLETED).done:
-                self._finish(live, running.pop(future), future.result(), total)
+                self._finish(live, running.pop(future), future.result(), total, settling)
                 done += 1
                 clock.ended(done - len(earlier))
                 self.notify(self._progress(done, total))
         for future in running:
             future.cancel()
 
-    def _start(
-        self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]], seeds: deque[Point]
-    ) -> tuple[Future[Evaluation], _Running]:
+    def _enqueue(self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]], seeds: deque[Point]) -> bool:
+        """Queue the next seed that can be tried; False where there is none."""
         while seeds:
             family, config = seeds.popleft()
             if self.points.is_untried(family, config):
                 values = config.to_dict()
                 live.enqueue_trial({"family": family, **{name: values[name] for name in spaces[family]}})
-                break
+                return True
+        return False
+
+    def _start(
+        self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]]
+    ) -> tuple[Future[Evaluation], _Running]:
         trial = live.ask()
         family, config = suggest(trial, spaces)
         self.points.mark(family, config)
@@ -184,9 +250,14 @@ class StudyRun:
         started = datetime.now(timezone.utc).isoformat(timespec="seconds")
         return self.evaluator.submit(candidate), _Running(trial, candidate, started, time.monotonic())
 
-    def _finish(self, live: optuna.Study, running: _Running, evaluation: Evaluation, wanted: int) -> None:
+    def _finish(
+        self, live: optuna.Study, running: _Running, evaluation: Evaluation, wanted: int, settling: _Settling
+    ) -> None:
         seconds = time.monotonic() - running.start_s
         record = {**self.record(running.candidate, evaluation, running.started, seconds), "trials_wanted": wanted}
+        settling.ended(better=self._is_better(evaluation))
+        if settling.settled:
+            record["settled"] = True
         for name, value in {RECORD: record, **main_facts(record)}.items():
             running.trial.set_user_attr(name, value)
         # Pruned, not failed: TPE learns from complete and pruned trials only.
@@ -204,8 +275,27 @@ class StudyRun:
         self._outcomes[record["outcome"]] += 1
         if record["outcome"] == "ok":
             best = (record["time_us" if record["evidence"] == "measured" else "predicted_us"], record["evidence"])
-            self._best = min(best, self._best or best)
+            if self._best is None or best < self._best:
+                self._best, self._noise = best, _uncertainty(record)
+
+    def _is_better(self, evaluation: Evaluation) -> bool:
+        if evaluation.outcome != "ok" or evaluation.objective_us is None:
+            return False
+        return self._best is None or evaluation.objective_us < self._best[0]
 
     def _progress(self, done: int, total: int) -> Progress:
         best_us, evidence = self._best or (None, "")
         return Progress(self.shape, done, total, best_us, evidence, dict(self._outcomes))
+
+
+def _was_settled(trials: Sequence[optuna.trial.FrozenTrial], wanted: int) -> bool:
+    """Whether the last of ``trials`` ended a search that could have gone on as far as this one."""
+    record = trials[-1].user_attrs[RECORD] if trials else {}
+    return bool(record.get("settled")) and record["trials_wanted"] >= wanted
+
+
+def _uncertainty(record: Mapping[str, Any]) -> float:
+    """Half of the interval of a measured time, as a part of it; 0 where there is none."""
+    if "time_lo_us" not in record or "time_hi_us" not in record:
+        return 0.0
+    return float(record["time_hi_us"] - record["time_lo_us"]) / 2 / float(record["time_us"])

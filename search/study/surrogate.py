@@ -51,6 +51,7 @@ class SurrogateSearch:
         self._next_fit = 0
         self._pool: _Pool | None = None
         self._model: _Model | None = None
+        self.expected_gain: float | None = None  # of the last proposal's time that the best open point may save
 
     def tell(self, point: int, time_us: float | None) -> None:
         """A trial of ``point`` ended.
@@ -78,13 +79,15 @@ class SurrogateSearch:
         if len(self._times) < FIRST_TIMES or len(self._times) + len(self._failed) + len(running) < START:
             return int(self._random.choice(choice))
         model = self._current_model(running)
-        rows = model.pool.rows(choice)
+        rows = free = model.pool.rows(choice)
         near = rows[model.pool.next_to(min(self._times, key=self._times.__getitem__))[rows]]
         if len(near) and self._random.random() < NEIGHBOUR_SHARE:
             rows = near
-        if not len(rows):
+        if not len(free):
             return int(self._random.choice(choice))
-        promise = model.promise(self._targets(model.trials), running)[rows]
+        promise = model.promise(self._targets(model.trials), running)
+        self.expected_gain = SHARP * float(promise[free].max())  # near the best, targets are SHARP times as steep
+        promise = promise[rows]
         return int(model.pool.points[self._random.choice(rows[promise >= promise.max()])])
 
     def _choice(self) -> Rows:
@@ -193,7 +196,7 @@ class _Model:
         self._worked += near * worked
 
     def promise(self, targets: Floats, running: Sequence[int]) -> Floats:
-        """Expected improvement on the best target by each point, if it works [pool].
+        """Expected improvement on the best target by each point, weighed with the chance that it works [pool].
 
         Args:
             targets: Of :attr:`trials`.
@@ -205,7 +208,8 @@ class _Model:
             self._posterior.add(int(row))
         mean, deviation = self._posterior.mean(scaled), self._posterior.deviation()
         self._posterior.remove(len(pending))
-        return expected_improvement(scaled.min(), mean, deviation) * self._worked / self._votes
+        gain = expected_improvement(scaled.min(), mean, deviation) * _spread(targets)
+        return gain * self._worked / self._votes
 
 
 def expected_improvement(best: float, mean: Floats, deviation: Floats) -> Floats:
@@ -216,4 +220,8 @@ def expected_improvement(best: float, mean: Floats, deviation: Floats) -> Floats
 
 
 def _standardised(targets: Floats) -> Floats:
-    return np.asarray((targets - targets.mean()) / max(float(targets.std()), LOWEST_SPREAD), np.float64)
+    return np.asarray((targets - targets.mean()) / _spread(targets), np.float64)
+
+
+def _spread(targets: Floats) -> float:
+    return max(float(targets.std()), LOWEST_SPREAD)

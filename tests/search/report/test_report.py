@@ -42,6 +42,11 @@ def test_closing_table_shows_roofline_margin_and_outcomes() -> None:
     assert (cells["roofline"], cells["margin"], cells["outcomes"]) == ("25.0 %", "25.0 %", "2 ok, 1 crashed")
 
 
+def test_closing_table_says_where_a_search_settled_early() -> None:
+    trials = [predicted(9.0, trial=0, trials_wanted=9), predicted(9.5, trial=1, trials_wanted=9, settled=True)]
+    assert closing_table(summarize(results(*trials))).rows[0][-1] == "2 ok, settled after 2 of 9"
+
+
 def test_device_is_shown_where_there_are_several() -> None:
     assert "device" not in closing_table(summarize(results(predicted(9.0)))).header
     assert closing_table(summarize(results(predicted(9.0), predicted(9.0, cu_count=128)))).header[0] == "device"

@@ -41,6 +41,8 @@ def final(trial: int, selected: bool) -> Trial:
         ([*timed(2), final(2, True), final(3, False)], ""),
         ([*timed(2)[:1], final(2, True), measured(9.0, trial=3, trials_wanted=2)], "no finals"),  # none since
         (timed(3)[:2], "2 of 3 trials"),
+        ([*searched(2, 9), predicted(9.0, trial=2, trials_wanted=9, settled=True)], ""),
+        ([predicted(9.0, trial=0, trials_wanted=1, settled=True), *searched(1, 9, first=1)], "2 of 9 trials"),
     ],
 )
 def test_what_a_study_lacks(trials: list[Trial], lack: str) -> None:

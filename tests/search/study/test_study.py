@@ -14,7 +14,7 @@ from small_search import SHAPE, open_study, points, record
 from kernels.families.fused import TileConfig
 from search.evaluation import Candidate, Evaluation
 from search.results.record import point_of
-from search.study.study import Progress, StudyRun
+from search.study.study import Progress, Stopping, StudyRun, in_flight
 
 GOOD = TileConfig(BLOCK_M=16, BLOCK_N=64, BLOCK_K=256, num_warps=4)
 
@@ -119,3 +119,42 @@ def test_a_point_is_read_back_from_its_record() -> None:
     kept = record(candidate, judge(candidate), "2026-01-01T00:00:00+00:00", 1.0)
     assert point_of(kept) == ("fused", GOOD)
     assert point_of({**kept, "family": "retired"}) is None
+
+
+@pytest.mark.parametrize(
+    ("capacity", "ended", "allowed"), [(1, 0, 1), (257, 0, 8), (257, 20, 20), (17, 20, 17), (257, 300, 257)]
+)
+def test_in_flight_are_no_more_than_have_ended(capacity: int, ended: int, allowed: int) -> None:
+    assert in_flight(capacity, ended) == allowed
+
+
+def test_a_large_host_proposes_no_more_than_it_knows(tmp_path: Path) -> None:
+    class Slow(FakeEvaluator):
+        """Answers one candidate after the other, when the search waits."""
+
+        def submit(self, candidate: Candidate) -> Any:
+            ahead.append(len(self.asked) - len(ended))
+            return super().submit(candidate)
+
+    ahead: list[int] = []
+    ended: list[Progress] = []
+    search(tmp_path, trials=40, evaluator=Slow(capacity=257), sampler="surrogate", notify=ended.append)
+    assert max(ahead[:16]) < 16
+
+
+def test_patience_ends_a_search_and_the_same_command_does_not_go_on(tmp_path: Path) -> None:
+    best = [("fused", GOOD)]
+    search(tmp_path, trials=40, evaluator=FakeEvaluator(capacity=1), seeds=best, stopping=Stopping(patience=5))
+    trials = open_study(tmp_path).trials
+    assert len(trials) == 6
+    assert [trial.user_attrs["record"].get("settled") for trial in trials] == [None] * 5 + [True]
+    assert search(tmp_path, trials=40).asked == []
+    assert len(search(tmp_path, trials=41).asked) == 35  # who asks for more gets more
+
+
+def test_a_search_that_promises_nothing_more_ends(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"sampler": "surrogate", "stopping": Stopping(until=0.01)}
+    search(tmp_path, trials=80, evaluator=FakeEvaluator(capacity=1), **options)
+    trials = open_study(tmp_path).trials
+    assert len(trials) < 80
+    assert min(trial.value for trial in trials if trial.value is not None) == 10.0  # the best of all

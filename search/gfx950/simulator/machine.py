@@ -50,6 +50,13 @@ class Machine:
 
     def run(self, start: WaveGroup) -> None:
         """Execute until every wave has ended, or none can go on."""
+        self._run(start)
+        for hazard in self.program.hazards:
+            if self.counts[hazard.first] and self.counts[hazard.second]:
+                start.now = self.program.instructions[hazard.second].statement
+                self.env.report(FindingKind.MATRIX_HAZARD, start, None, hazard.detail)
+
+    def _run(self, start: WaveGroup) -> None:
         groups = [start]
         while groups:
             ready = [group for group in groups if not group.at_barrier]

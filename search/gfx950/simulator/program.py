@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from search.gfx950.simulator.decode.bind import Context, base_name, bind_alu
 from search.gfx950.simulator.decode.op import Instruction, Op
 from search.gfx950.simulator.decode.text import Listing, Statement
+from search.gfx950.simulator.hazards import Hazard, matrix_hazards
 from search.gfx950.simulator.instructions import (
     atomics,
     compare,
@@ -61,6 +62,7 @@ class Program:
         num_vgprs, num_agprs: One more than the highest register named.
         registers: Every register that an instruction reads or writes.
         constants: Constant rows, uint32 [1, 1].
+        hazards: Matrix instructions with a neighbour that does not wait for them.
     """
 
     instructions: Sequence[Instruction]
@@ -68,6 +70,7 @@ class Program:
     num_agprs: int
     registers: frozenset[int]
     constants: Sequence[Array]
+    hazards: Sequence[Hazard]
 
 
 def decode(statement: Statement, context: Context) -> Instruction:
@@ -122,4 +125,5 @@ def decode_program(listing: Listing) -> Program:
         num_agprs=max((register + 1 - AGPR for register in vectors if register >= AGPR), default=0),
         registers=frozenset(register for register in used if register < SCRATCH or register >= SGPR or register == SCC),
         constants=context.constants,
+        hazards=tuple(matrix_hazards(instructions)),
     )

@@ -32,6 +32,7 @@ class FindingKind(Enum):
     LDS_OUT_OF_RANGE = "lds_out_of_range"
     LDS_READ_BEFORE_WAIT = "lds_read_before_wait"
     LDS_LOAD_AT_END = "lds_load_at_end"
+    MATRIX_HAZARD = "matrix_hazard"
     LDS_RACE = "lds_race"
     READ_BEFORE_WAIT = "read_before_wait"
     WRITE_BEFORE_WAIT = "write_before_wait"

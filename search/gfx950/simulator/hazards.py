@@ -1,0 +1,163 @@
+"""Matrix instructions whose operands or results are touched too early: the hardware does not wait for them by itself.
+
+Source of the rules and of their numbers: LLVM's ``GCNHazardRecognizer`` (checkMAIHazards90A, checkMAIVALUHazards: the
+gfx940 cases of XDL instructions, one wait state more on gfx950 from 4 passes on); of the passes: ``SISchedule.td``.
+What ``llc -mcpu=gfx950`` of LLVM 22 puts between such instructions agrees. Compilers insert the waits, so that only
+hand-written code can lack one. Every instruction takes one wait state, S_NOP n takes n + 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from search.gfx950.simulator.decode.op import Control, Instruction, InstructionClass
+from search.gfx950.simulator.state.registers import parse_operand, register_name
+
+VALU_TO_MATRIX = 2  # wait states from a VALU result to its use by a matrix instruction
+_SHAPE = re.compile(r"_(\d+)x\d+x(\d+)_")
+_VALU = (InstructionClass.VALU, InstructionClass.TRANSCENDENTAL)
+_READERS = (*_VALU, InstructionClass.LDS, InstructionClass.GLOBAL)
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """One instruction too close behind another.
+
+    Args:
+        first, second: Their indices in the program.
+        detail: What is wrong, for a finding.
+    """
+
+    first: int
+    second: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """What a matrix instruction asks of those behind it."""
+
+    results: frozenset[int]
+    addend: frozenset[int]
+    passes: int
+
+    @property
+    def to_use(self) -> int:
+        """Wait states to whoever reads a result, or overwrites it by a VALU instruction."""
+        return self.passes + 4
+
+    @property
+    def to_addend(self) -> int:
+        """Wait states to a matrix instruction that adds to a part of the results, or to more than them."""
+        return self.passes + 2
+
+    @property
+    def to_overwrite(self) -> int:
+        """Wait states until a VALU instruction may overwrite the addend."""
+        return self.passes - 1
+
+
+def passes(instruction: Instruction) -> int:
+    """Passes of four clocks that a matrix instruction takes: FP8 operands double those of FP4 and FP6."""
+    match = _SHAPE.search(instruction.statement.mnemonic)
+    assert match is not None
+    base = 4 if match[1] == "16" else 8
+    formats = [int(instruction.statement.modifiers.get(key) or "0", 0) for key in ("cbsz", "blgp")]
+    return 2 * base if "f8f6f4" in instruction.statement.mnemonic and min(formats) < 2 else base
+
+
+def matrix_hazards(instructions: Sequence[Instruction]) -> Iterator[Hazard]:
+    """Every hazard on a path of the program, whether it is taken or not."""
+    states = [_states(instruction) for instruction in instructions]
+    for index, instruction in enumerate(instructions):
+        if instruction.kind is InstructionClass.MFMA:
+            yield from _before(instructions, states, index)
+            yield from _behind(instructions, states, index)
+
+
+def _states(instruction: Instruction) -> int:
+    if instruction.statement.mnemonic != "s_nop":
+        return 1
+    return int(instruction.statement.operands[0], 0) + 1
+
+
+def _before(instructions: Sequence[Instruction], states: Sequence[int], index: int) -> Iterator[Hazard]:
+    """VALU results that the matrix instruction at ``index`` reads too early."""
+    waited, position = 0, index - 1
+    while waited < VALU_TO_MATRIX and position >= 0 and instructions[position].control is Control.NEXT:
+        earlier = instructions[position]
+        common = instructions[index].reads.intersection(earlier.writes) if earlier.kind in _VALU else ()
+        if common:
+            name = register_name(min(common))
+            detail = f"reads {name} {waited} wait states after a VALU instruction wrote it, {VALU_TO_MATRIX} are needed"
+            yield Hazard(position, index, detail)
+        waited += states[position]
+        position -= 1
+
+
+def _behind(instructions: Sequence[Instruction], states: Sequence[int], index: int) -> Iterator[Hazard]:
+    """What touches the registers of the matrix instruction at ``index`` too early, on every path."""
+    matrix = _matrix(instructions[index])
+    watched = matrix.results | matrix.addend
+    paths, reached = [(index + 1, 0)], dict[int, int]()
+    while paths:
+        position, waited = paths.pop()
+        while waited < matrix.to_use and position < len(instructions) and reached.get(position, waited + 1) > waited:
+            reached[position] = waited
+            later = instructions[position]
+            if not later.touches.isdisjoint(watched):
+                detail = _fault(matrix, later, waited)
+                if detail is not None:
+                    yield Hazard(index, position, detail)
+                if later.kind is InstructionClass.MFMA and matrix.results.issubset(later.writes):
+                    break  # whoever comes later waits for that one
+            waited += states[position]
+            if later.control is Control.END:
+                break
+            if later.control is Control.BRANCH:
+                paths.append((later.target, waited))
+                if later.statement.mnemonic == "s_branch":
+                    break
+            position += 1
+
+
+def _matrix(instruction: Instruction) -> _Matrix:
+    return _Matrix(frozenset(instruction.writes), _addend(instruction), passes(instruction))
+
+
+def _addend(instruction: Instruction) -> frozenset[int]:
+    operand = parse_operand(instruction.statement.operands[3])
+    return frozenset(range(operand.index, operand.index + operand.count) if operand.index is not None else ())
+
+
+def _fault(matrix: _Matrix, later: Instruction, waited: int) -> str | None:
+    if later.kind is InstructionClass.MFMA:
+        return _matrix_fault(matrix, later, waited)
+    if later.kind in _READERS and waited < matrix.to_use and not matrix.results.isdisjoint(later.reads):
+        return _text("reads", matrix.results & later.reads, waited, matrix.to_use)
+    if later.kind not in _VALU:
+        return None
+    results, addend = (registers.intersection(later.writes) for registers in (matrix.results, matrix.addend))
+    if results and waited < matrix.to_use:
+        return _text("overwrites", results, waited, matrix.to_use)
+    if addend and waited < matrix.to_overwrite:
+        return _text("overwrites the addend", addend, waited, matrix.to_overwrite)
+    return None
+
+
+def _matrix_fault(matrix: _Matrix, later: Instruction, waited: int) -> str | None:
+    addend = _addend(later)
+    factors = matrix.results & (later.reads - addend)
+    if factors and waited < matrix.to_use:
+        return _text("multiplies", factors, waited, matrix.to_use)
+    added = matrix.results & addend
+    if added and addend != matrix.results and waited < matrix.to_addend:
+        return _text("adds to", added, waited, matrix.to_addend)
+    return None
+
+
+def _text(verb: str, registers: frozenset[int], waited: int, needed: int) -> str:
+    name = register_name(min(registers))
+    return f"{verb} {name} {waited} wait states behind the matrix instruction, {needed} are needed"

@@ -76,8 +76,12 @@ def _say_how_cpu_tensors_are_computed() -> None:
 
 @functools.cache
 def _noting() -> Dispatcher | None:
-    """Who notes what the reference computes: the dispatcher of gfx950 where ``MXFP4_MISSES`` was set, else None."""
-    return None if user_misses() is None else default_dispatcher(None)
+    """Who notes what the reference computes: the dispatcher of gfx950 where the user named tables or misses, else None.
+
+    Raises:
+        InputError: A table cannot be read; it is said here too, where none would be asked.
+    """
+    return default_dispatcher(None) if user_tables() or user_misses() else None
 
 
 def _serving(a: torch.Tensor) -> Dispatcher | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from unicodedata import category
 
 SUGGESTIONS = 3  # at most
+STEERING = ("Cc", "Cf", "Zl", "Zp")  # Unicode categories: control, format (also of direction), line separators
 MOST_LISTED = 24  # names; nobody reads more of them in one line
 
 
@@ -28,6 +30,11 @@ def instead_of(name: str, known: Iterable[str], listed: str = "") -> str:
         unlike = f"none of the {len(names)} known names is like it"
         return meant or (f"{unlike}; {listed}" if listed else unlike)
     return f"{meant} use one of {', '.join(one or repr(one) for one in names)}".lstrip()
+
+
+def printable(text: str) -> str:
+    """``text``, in which each character that would steer a terminal is written as its escape; lines stay lines."""
+    return "".join(one if one == "\n" or category(one) not in STEERING else ascii(one)[1:-1] for one in text)
 
 
 def counted(number: int, noun: str) -> str:

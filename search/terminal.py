@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
 import textwrap
@@ -18,6 +20,7 @@ from rich.table import Table
 
 from kernels.device import DeviceKey, local_device
 from kernels.errors import InputError
+from kernels.wording import printable
 
 BETWEEN = 2  # blanks between two drawn columns, and in all at both edges
 LONGEST_WORD = 24  # characters; a longer one, such as a path within a sentence, may be cut where a terminal is narrow
@@ -36,6 +39,10 @@ class TextTable:
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     right: frozenset[str] = field(default_factory=frozenset)
+
+    def __post_init__(self) -> None:
+        """Take the power over the terminal from what cells say."""
+        object.__setattr__(self, "rows", tuple(tuple(map(printable, row)) for row in self.rows))
 
     def plain(self) -> str:
         """Aligned lines, two spaces between columns, none at the end of a line."""
@@ -147,15 +154,22 @@ EXIT_INPUT = 2  # a usage or input error
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn an InputError into its line and the end of the program; any other error is a bug and goes on.
+    """Turn an InputError, or an output that is full, into a line and the end of the program; another error is a bug.
 
     Raises:
         SystemExit: With ``EXIT_INPUT``.
     """
     try:
         yield
+        sys.stdout.flush()
     except InputError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"error: {printable(' '.join(str(error).split()))}", file=sys.stderr)
+        raise SystemExit(EXIT_INPUT) from error
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:  # not of the output: a bug
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left would fail again at the end
+        print(f"error: the output cannot be written ({error.strerror}); send it elsewhere", file=sys.stderr)
         raise SystemExit(EXIT_INPUT) from error
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from kernels.tables.rows import EVIDENCE, RowKey, TableRow, TunedTable, kernels_of
+from kernels.tables.rows import EVIDENCE, RowKey, TableRow, TunedTable, kernels_of, minor_version
 
 Action = Literal["added", "replaced", "kept", "dropped"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -120,13 +120,23 @@ def _better_evidenced(incumbent: TableRow, challenger: TableRow) -> Change:
 
 
 def _comparable(a: TableRow, b: TableRow) -> bool:
-    """Whether two times of equal evidence are of the same kernels, by the same protocol or model."""
-    return (kernels_of(a), a.made.protocol) == (kernels_of(b), b.made.protocol)
+    """Whether two times of equal evidence are of the same kernels and compiler, by the same protocol or model."""
+    return not _differences(a, b)
+
+
+def _differences(a: TableRow, b: TableRow) -> list[str]:
+    """What differs between the origins of two rows, so that their times tell nothing of one another."""
+    origins = {
+        "kernels": (kernels_of(a), kernels_of(b)),
+        "compiler": (minor_version(a.made.triton), minor_version(b.made.triton)),
+        "protocol": (a.made.protocol, b.made.protocol),
+    }
+    return [name for name, (first, second) in origins.items() if first != second]
 
 
 def _later(incumbent: TableRow, challenger: TableRow, untried: bool) -> Change:
     """Decide between rows of one evidence whose times are not of the same kernels, or not by the same protocol."""
-    differ = "kernels" if kernels_of(incumbent) != kernels_of(challenger) else "protocol"
+    differ = _differences(incumbent, challenger)[0]
     if challenger.made.date < incumbent.made.date:
         return Change("kept", incumbent, f"the new row is of {challenger.made.date}, before the {differ} changed")
     reason = f"the {differ} changed since {incumbent.made.date}"

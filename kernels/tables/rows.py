@@ -9,6 +9,8 @@ from datetime import date as Date
 from itertools import groupby, pairwise
 from typing import Literal, get_args
 
+import triton
+
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
@@ -138,6 +140,12 @@ class TableRow:
         return GemmShape(self.M, self.N, self.K)
 
     @property
+    def other_compiler(self) -> str | None:
+        """The Triton that made the row, where the one here is of another minor version; None where it is not."""
+        same = minor_version(self.made.triton) == minor_version(triton.__version__)
+        return None if same else self.made.triton
+
+    @property
     def least_M(self) -> int:
         """Least M that the row may serve."""
         return 1 if self.serves_from is None else self.serves_from
@@ -199,6 +207,16 @@ class TunedTable:
 def is_stale(row: TableRow) -> bool:
     """Whether the kernels changed since the row was made: it still serves, its time no longer counts."""
     return not FAMILIES[row.family].made(row.made.source_hash)
+
+
+def minor_version(version: str) -> str:
+    """``version`` without its patch: 3.9.0+git1 is 3.9."""
+    return ".".join(version.split("+")[0].split(".")[:2])
+
+
+def needs_proof(row: TableRow) -> bool:
+    """Whether a sweep should try the row first: the kernels changed since it was made, or the compiler did."""
+    return is_stale(row) or row.other_compiler is not None
 
 
 def kernels_of(row: TableRow) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import triton
+
 from kernels.configs import configs_folder, in_checkout, tables_folder
 from kernels.device import DeviceKey
 from kernels.tables.file import load_table
@@ -27,14 +29,19 @@ class TableSource:
         path: The file.
         device: Which it was made for.
         rows: How many it holds.
-        used: How many of them can serve the device that was asked for: none if the file is for another device;
+        serving: Those of them that can serve the device that was asked for: none if the file is for another device;
             fewer than ``rows`` where a file before it has a row of the same key.
     """
 
     path: Path
     device: DeviceKey
     rows: int
-    used: int
+    serving: tuple[TableRow, ...] = ()
+
+    @property
+    def used(self) -> int:
+        """How many rows can serve the device."""
+        return len(self.serving)
 
 
 @dataclass(frozen=True)
@@ -52,13 +59,18 @@ class DeviceTables:
 
 def user_tables() -> tuple[Path, ...]:
     """Files that ``MXFP4_TABLES`` names, read from the environment now."""
-    return tuple(Path(part) for part in os.environ.get(TABLES_VARIABLE, "").split(os.pathsep) if part)
+    return tuple(_path(part) for part in os.environ.get(TABLES_VARIABLE, "").split(os.pathsep) if part)
 
 
 def user_misses() -> Path | None:
     """The file that ``MXFP4_MISSES`` names, read from the environment now."""
     text = os.environ.get(MISSES_VARIABLE, "")
-    return Path(text) if text else None
+    return _path(text) if text else None
+
+
+def _path(text: str) -> Path:
+    """The path, with the ``~`` that no shell expands in a Dockerfile's ENV or in a service's settings."""
+    return Path(os.path.expanduser(text))
 
 
 def table_path(device: DeviceKey) -> Path:
@@ -90,10 +102,16 @@ def load_device_tables(device: DeviceKey, users: Sequence[Path]) -> DeviceTables
         table = load_table(path)
         new = {row.key: row for row in table.rows if row.key not in rows} if table.device == device else {}
         rows |= new
-        sources.append(TableSource(path, table.device, len(table.rows), len(new)))
+        sources.append(TableSource(path, table.device, len(table.rows), tuple(new.values())))
+        if not table.rows and path not in own:
+            LOGGER.warning("%s holds no rows: sweep, and export into it", path)
         if table.device != device:
             level = logging.INFO if path in own else logging.WARNING
             LOGGER.log(level, "%s is for %s and not used on %s: %s",
                        path, table.device, device, counted(len(table.rows), "row"))  # fmt: skip
+    others = [row for row in rows.values() if row.other_compiler is not None]
+    if others:
+        LOGGER.warning("%s for %s made with another Triton than %s, which may rank them otherwise: sweep again, "
+                       "then export", counted(len(others), "row"), device, triton.__version__)  # fmt: skip
     found = any(source.device == device for source in sources)
     return DeviceTables(TunedTable(device, tuple(rows.values())) if found else None, tuple(sources))

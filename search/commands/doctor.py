@@ -333,9 +333,13 @@ def _table(path: Path, device: DeviceKey) -> Check:
     reached = f"{len(table.rows) - len(absences)} reachable" if absences else "all reachable"
     found = [f"{rows}, {reached}", *_each(reason.partition("; ")[0] for reason in absences)]
     cures = _each(reason.partition("; ")[2] or "use them on the device" for reason in absences)
+    others = sum(row.other_compiler is not None for row in table.rows)
     if stale:
         found.append(f"{stale} older than the kernels")
-        cures.append("sweep again, then export")
+    if others:
+        found.append(f"{others} made with another Triton than {triton.__version__}")
+    if stale or others or not table.rows:
+        cures.append("sweep again, then export" if table.rows else "sweep, then export into it")
     return Check(name, "warning" if cures else "ok", "; ".join(found), "; ".join(cures))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import triton
 
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.dispatch import load_dispatcher
@@ -16,7 +18,7 @@ from kernels.runtime.planner import Choice
 from kernels.tables.file import load_table
 from kernels.tables.rows import TableRow, is_stale
 from kernels.tables.sources import TableSource
-from kernels.wording import counted
+from kernels.wording import counted, printable
 from search.space.available import config_absence
 
 
@@ -59,6 +61,9 @@ class Explanation:
         ]
         if row is not None:
             stale = "yes: the kernels changed since; sweep it again" if self.stale else "no"
+            if row.other_compiler is not None:
+                stale = f"{'' if stale == 'no' else f'{stale}; '}made with Triton {row.other_compiler}, which may rank"
+                stale += f" otherwise than {triton.__version__} here; sweep it again"
             lines += [f"evidence  {_evidence(row)}", f"made      {_origin(row)}", f"stale     {stale}"]
             lines += [f"table     {self.table}"]
         if self.absence is not None:
@@ -66,7 +71,8 @@ class Explanation:
         reaches = dict.fromkeys(f"M = {row.M} for {row.least_M}..{row.greatest_M}" for row in self.layer)
         lines += [f"rows      {', '.join(reaches) or 'none'} at N = {self.shape.N}, K = {self.shape.K}"]
         read = zip(self.sources, self.lacking, strict=True)
-        return [*lines, *(f"read      {_source(source, lacking)}" for source, lacking in read), *self._no_sources()]
+        lines += [f"read      {_source(source, lacking)}" for source, lacking in read]
+        return [printable(line) for line in (*lines, *self._no_sources())]
 
     @property
     def default_family(self) -> str:
@@ -108,15 +114,14 @@ def explain(shape: GemmShape, table: Path | None = None) -> Explanation:
         dispatcher = load_dispatcher(local_device() or GFX950)
     else:
         given = load_table(table)
-        source = TableSource(table, given.device, len(given.rows), len(given.rows))
+        source = TableSource(table, given.device, len(given.rows), given.rows)
         dispatcher = Dispatcher(given.device, given, sources=(source,))
     choice = dispatcher.choose(shape)
     row = choice.lookup.row
-    rows = dispatcher.table.rows if dispatcher.table is not None else ()
     layer = dispatcher.table.layer(shape.N, shape.K) if dispatcher.table is not None else ()
     path = None if row is None else _file_of(row, dispatcher)
     stale = row is not None and is_stale(row)
-    lacking = tuple(_lacking(source, rows, dispatcher.device) for source in dispatcher.sources)
+    lacking = tuple(_lacking(source, dispatcher.device) for source in dispatcher.sources)
     return Explanation(
         shape, dispatcher.device, choice, path, dispatcher.sources, stale, layer,
         _absence(choice, dispatcher.device), lacking,
@@ -129,18 +134,16 @@ def _absence(what: Choice | TableRow, device: DeviceKey) -> str | None:
     return config_absence(what.family, what.config, device, offline=False) if known else None
 
 
-def _lacking(source: TableSource, rows: Collection[TableRow], device: DeviceKey) -> int:
-    """How many of the ``rows`` that serve ``device`` come from ``source`` and cannot be used here."""
-    if not source.used:
-        return 0
-    mine = [row for row in load_table(source.path).rows if row in rows]
-    return sum(_absence(row, device) is not None for row in mine)
+def _lacking(source: TableSource, device: DeviceKey) -> int:
+    """How many rows of ``source`` would serve ``device`` and cannot here; each configuration is looked at once."""
+    alike = Counter((row.family, row.config) for row in source.serving)
+    samples = {(row.family, row.config): row for row in source.serving}
+    return sum(number for point, number in alike.items() if _absence(samples[point], device) is not None)
 
 
 def _file_of(row: TableRow, dispatcher: Dispatcher) -> Path | None:
-    """The first file that holds ``row``."""
-    mine = (source.path for source in dispatcher.sources if source.device == dispatcher.device)
-    return next((path for path in mine if row in load_table(path).rows), None)
+    """The file whose row serves."""
+    return next((source.path for source in dispatcher.sources if row in source.serving), None)
 
 
 def _evidence(row: TableRow) -> str:

@@ -18,7 +18,7 @@ from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from kernels.tables.file import load_table, readable_text
 from kernels.tables.merging import MergeReport, merge
-from kernels.tables.rows import Made, RowKey, TableRow, TunedTable, is_stale
+from kernels.tables.rows import Made, RowKey, TableRow, TunedTable, needs_proof
 from kernels.tables.sources import table_path
 from search.commands.locks import locked
 from search.results.comparisons import Regret, regrets
@@ -137,7 +137,7 @@ def _with_reach(report: MergeReport, frame: pd.DataFrame) -> MergeReport:
 
 def _untried(frame: pd.DataFrame, table: TunedTable) -> set[RowKey]:
     """Keys of the stale predicted rows of ``table`` that no trial of ``frame``, of its device, judged again."""
-    stale = [row for row in table.rows if row.evidence == "predicted" and is_stale(row)]
+    stale = [row for row in table.rows if row.evidence == "predicted" and needs_proof(row)]
     trials = dict(iter(frame.groupby(["M", "N", "K", "family"]))) if stale else {}
     none = frame.iloc[:0]
     return {row.key for row in stale if not _tried(trials.get((row.M, row.N, row.K, row.family), none), row)}

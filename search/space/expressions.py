@@ -9,6 +9,7 @@ an error.
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -23,6 +24,7 @@ Kind = Literal["integer", "text", "condition"]
 Value = Callable[[Mapping[str, Any]], Any]
 MAX_DEPTH = 40  # of nesting; far from Python's recursion limit
 MAX_CHARACTERS = 500
+MAX_SIZE = 1 << 62  # of a number: next_pow2 doubles one at most
 ALLOWED = (
     "use only names, whole numbers, quoted text in comparisons, + - * // %, comparisons, and, or, not, "
     "in [...], min, max, cdiv, next_pow2"
@@ -34,6 +36,9 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: np.floor_divide,
     ast.Mod: np.mod,
 }
+_BOUNDS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.add, ast.Mult: operator.mul,
+}  # fmt: skip  # of the size of a result, from the sizes of its operands
 _ORDER: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: np.less,
     ast.LtE: np.less_equal,
@@ -63,13 +68,14 @@ class Expression:
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         """Whether the condition holds: a NumPy bool, or an array [points] if a value is a column.
 
-        Integers are computed with 64 bits. Both sides of ``and`` and ``or`` are always computed.
+        Integers are computed with 64 bits, of which a sum or product may use 62. Both sides of ``and`` and ``or`` are
+        always computed.
 
         Args:
             values: An integer, a text, or a column [points] of either, at least for each of ``names``.
 
         Raises:
-            InputError: A divisor is 0.
+            InputError: A divisor is 0, or a number can pass 2**62.
         """
         return self._value({name: _column(values[name]) for name in self.names})
 
@@ -102,6 +108,11 @@ def parse_expression(text: str, names: Mapping[str, Kind], where: str) -> Expres
 def _column(value: Any) -> Any:
     column = np.asarray(value)
     return column.astype(np.int64) if column.dtype.kind in "iu" else column
+
+
+def _largest_size(value: Any) -> int:
+    """The largest magnitude in ``value``, as an integer without bounds."""
+    return max(abs(int(np.max(value))), abs(int(np.min(value)))) if np.size(value) else 0
 
 
 def _next_pow2(value: Any) -> Any:
@@ -219,7 +230,20 @@ class _Parser:
         divides = isinstance(node.op, ast.FloorDiv | ast.Mod)
         left = self.value("integer", node.left)
         right = self.divisor(node.right) if divides else self.value("integer", node.right)
-        return _Term("integer", lambda columns: compute(left(columns), right(columns)))
+        within = compute if divides else self.within(compute, _BOUNDS[type(node.op)], ast.unparse(node))
+        return _Term("integer", lambda columns: within(left(columns), right(columns)))
+
+    def within(
+        self, compute: Callable[[Any, Any], Any], bound: Callable[[int, int], int], shown: str
+    ) -> Callable[[Any, Any], Any]:
+        """``compute`` that fails where its result could pass 64 bits, and would silently be another number."""
+
+        def checked(left: Any, right: Any) -> Any:
+            if bound(_largest_size(left), _largest_size(right)) > MAX_SIZE:
+                self.fail(f"has {shown}, which can pass 2**62", "compare smaller numbers: divide before multiplying")
+            return compute(left, right)
+
+        return checked
 
     def unary(self, node: ast.UnaryOp) -> _Term:
         if isinstance(node.op, ast.Not):

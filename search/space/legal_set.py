@@ -24,7 +24,7 @@ from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.space.space import Choice, SearchSpace
 
-MAX_POINTS = 20_000_000  # held at once: 14 knobs of one byte each are 280 MB
+MAX_POINTS = 2_000_000  # held at once: a search keeps about 0.7 kB of each
 Codes = dict[str, npt.NDArray[np.int8]]  # index of each point's choice, by knob
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import pickle
 import resource
 import signal
 import sys
@@ -38,7 +37,6 @@ START_TIMEOUT_S = 120.0  # importing torch and Triton on a loaded machine
 SIGNALS: Final = {number.value: number.name for number in signal.Signals}
 UNSEEN = 255  # exit code of a forked process where the one it was forked from ended before it (popen_forkserver.py)
 UNSEEN_END = "the process that the worker was forked from is gone"
-NOT_PICKLABLE: Final = (pickle.PickleError, TypeError, AttributeError)  # of a task, or of an answer where it arrives
 
 
 class WorkerDied(Exception):
@@ -122,10 +120,7 @@ class WorkerPool(Generic[Task, Answer]):
         worker: _Worker | None = None
         while (item := self._queue.get()) is not None:
             if isinstance(item, threading.Barrier):
-                with suppress(InputError):  # the first task says so
-                    worker = worker or self._new_worker()
-                if worker is not None and not worker.comes_up(self._closed):
-                    worker = None
+                worker = self._brought_up(worker)
                 with suppress(threading.BrokenBarrierError):
                     item.wait()
                 continue
@@ -138,9 +133,9 @@ class WorkerPool(Generic[Task, Answer]):
                 raised, answer = worker.run(task, timeout_s, self._closed)
             except (WorkerDied, WorkerTimedOut, InputError) as error:
                 raised, answer = error, None
-            except NOT_PICKLABLE as error:
+            except Exception as error:  # noqa: BLE001 - the future raises it; in a thread nobody would see it, and wait
                 if worker is not None:
-                    _stop(worker)
+                    worker.stop()
                 raised, answer = error, None
             if raised is None:
                 future.set_result(answer)
@@ -148,13 +143,15 @@ class WorkerPool(Generic[Task, Answer]):
                 worker = None  # it has ended
                 future.set_exception(raised)
         if worker is not None:
-            _stop(worker)
+            worker.stop()
 
-
-def _stop(worker: _Worker) -> None:
-    """Kill it; one that does not end is left alone."""
-    with suppress(WorkerStuckError):
-        worker.stop()
+    def _brought_up(self, worker: _Worker | None) -> _Worker | None:
+        """A worker that is ready; None where there is none, which the first task says."""
+        try:
+            worker = worker or self._new_worker()
+            return worker if worker.comes_up(self._closed) else None
+        except Exception:  # noqa: BLE001 - the first task meets it too, and its future raises it
+            return None
 
 
 def _context(function: Callable[[Any], Any], *, fork: bool) -> ForkServerContext | SpawnContext:

@@ -77,3 +77,11 @@ def test_what_is_shown_fits(cells: list[str], width: int) -> None:
     assert sorted("".join(lines).replace("\u2500", "").replace(" ", "")) == sorted(
         "".join(f"c{index}{cells[index]}" for index in range(shown)).replace(" ", "")
     )
+
+
+def test_cells_steer_no_terminal() -> None:
+    table = TextTable(("reason",), (("a\x1b]0;title\x07b",),))
+    drawn = io.StringIO()
+    Console(file=drawn, width=80).print(table.drawn(80))
+    for text in (table.plain(), drawn.getvalue()):
+        assert "a\\x1b]0;title\\x07b" in text and "\x1b" not in text

@@ -26,6 +26,22 @@ def test_a_mistake_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr() == ("", "error: file.yaml: no such file\n")
 
 
+def test_what_would_steer_a_terminal_is_written_out(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), one_line_errors():
+        raise InputError("table\x1b]0;t\a: the bell \u202e\u2028, caf\u00e9 and \u732b")
+    assert capsys.readouterr().err == "error: table\\x1b]0;t\\x07: the bell \\u202e , caf\u00e9 and \u732b\n"
+
+
+def test_an_output_that_is_full_is_one_line() -> None:
+    code = "from search.terminal import one_line_errors\nwith one_line_errors():\n    print('x' * 100000)"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: the output cannot be written (No space left on device); send it elsewhere\n",
+    )
+
+
 def test_a_bug_keeps_its_traceback() -> None:
     with pytest.raises(ValueError, match="a bug"), one_line_errors():
         raise ValueError("a bug")

@@ -217,3 +217,8 @@ def test_crash_before_the_rename_leaves_the_old_table(tmp_path: Path, monkeypatc
 def test_the_projects_tables_are_legal() -> None:
     for path in tables_folder().glob("*.yaml"):
         assert load_table(path).device.arch in path.stem
+
+
+def test_a_file_that_never_ends_is_refused() -> None:
+    with pytest.raises(InputError, match="/dev/zero: is longer than 64 MiB"):
+        load_table(Path("/dev/zero"))

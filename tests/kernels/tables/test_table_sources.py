@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
+from kernels.families import FAMILIES
 from kernels.families.fused import TileConfig
 from kernels.tables import sources as table_sources
 from kernels.tables.file import write_table
-from kernels.tables.rows import Made, TableRow, TunedTable
+from kernels.tables.rows import Made, TableRow, TunedTable, needs_proof
 from kernels.tables.sources import load_device_tables, own_tables, user_misses, user_tables
 
 MADE = Made(date(2026, 11, 29), "3.9.0", "2.13.0", "0" * 12, "by hand", "none")
@@ -85,16 +87,43 @@ def test_a_users_file_that_cannot_be_read_is_an_error_with_its_cure(
     assert str(error.value).startswith(str(path))
 
 
-def test_an_empty_table_is_a_table(own: Path, tmp_path: Path) -> None:
-    write_table(tmp_path / "empty.yaml", TunedTable(GFX950))
+def test_an_empty_table_is_a_table_and_a_users_one_is_said_to_be_empty(
+    own: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path in (own / "gfx950.yaml", tmp_path / "empty.yaml"):
+        write_table(path, TunedTable(GFX950))
     loaded = load_device_tables(GFX950, (tmp_path / "empty.yaml",))
     assert loaded.table == TunedTable(GFX950)
+    assert [line.getMessage() for line in caplog.records] == [
+        f"{tmp_path / 'empty.yaml'} holds no rows: sweep, and export into it"
+    ]
+
+
+def test_rows_that_another_minor_version_of_triton_made_serve_and_are_said_once(
+    own: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = (row(8, 1.0), row(16, 1.0), replace(row(32, 1.0), made=replace(MADE, triton="3.6.0+rocm7")))
+    write_table(own / "gfx950.yaml", TunedTable(GFX950, rows))
+    monkeypatch.setattr("triton.__version__", "3.9.2")
+    loaded = load_device_tables(GFX950, ())
+    assert loaded.table is not None
+    assert [r.other_compiler for r in loaded.table.rows] == [None, None, "3.6.0+rocm7"]
+    assert [line.getMessage().partition(",")[0] for line in caplog.records] == [
+        "1 row for gfx950-256cu made with another Triton than 3.9.2"
+    ]
+    assert [needs_proof(r) for r in loaded.table.rows] == [True, True, True]  # the hash of MADE is none of today's
+    today = replace(MADE, source_hash=FAMILIES["fused"].source_hash)
+    assert [needs_proof(replace(row(8, 1.0), made=replace(today, triton=v))) for v in ("3.9.0", "3.10.0")] == [
+        False,
+        True,
+    ]
 
 
 def test_the_environment_is_read_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MXFP4_TABLES", raising=False)
     monkeypatch.delenv("MXFP4_MISSES", raising=False)
     assert (user_tables(), user_misses()) == ((), None)
-    monkeypatch.setenv("MXFP4_TABLES", os.pathsep.join(("a.yaml", "", "b.yaml")))
-    monkeypatch.setenv("MXFP4_MISSES", "m.txt")
-    assert (user_tables(), user_misses()) == ((Path("a.yaml"), Path("b.yaml")), Path("m.txt"))
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("MXFP4_TABLES", os.pathsep.join(("a.yaml", "", "~/b.yaml")))
+    monkeypatch.setenv("MXFP4_MISSES", "~/m.txt")
+    assert (user_tables(), user_misses()) == ((Path("a.yaml"), Path("/home/me/b.yaml")), Path("/home/me/m.txt"))

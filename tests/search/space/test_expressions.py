@@ -187,3 +187,24 @@ def test_a_divisor_that_is_zero_somewhere_is_an_error(text: str) -> None:
         InputError, match=r"space.yaml:7: .* divides by K - 448, which can be 0; write max\(1, K - 448\)"
     ):
         holds(text, K=np.asarray([448, 512]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9999999 * 9999999 * 9999999 * 9999999 > BLOCK_M",
+        "0 < K * K * K",  # 2**33 each
+        "-K * K - K * K < 0",
+        "(K + 1) * (K - 1) * 2 > 0",
+        "max(K * K, 1) * 4 > 0",
+    ],
+)
+def test_a_number_that_could_wrap_around_is_refused(text: str) -> None:
+    columns = {"BLOCK_M": np.array([16, 32]), "K": np.array([64, 1 << 31])}
+    with pytest.raises(InputError, match=r"s\.yaml:3: constraint .* which can pass 2\*\*62; compare smaller numbers"):
+        parse_expression(text, NAMES, "s.yaml:3").evaluate(columns)
+
+
+def test_numbers_up_to_the_limit_are_exact() -> None:
+    columns = {"BLOCK_M": 1, "K": (1 << 31) - 1}
+    assert bool(parse_expression("K * K // K == K", NAMES, "s.yaml:3").evaluate(columns))

@@ -168,7 +168,7 @@ def test_too_many_points_are_refused_before_memory_is_used(tmp_path: Path) -> No
     most = {"GROUP_M": 127, "split_k": 127, "num_xcds": 64, "num_stages": 32}  # 33 million points, all within limits
     lists = "\n".join(f"  {name}: {list(range(1, count + 1))}" for name, count in most.items())
     text = f"family: fused_splitk_atomic\nparameters:\n{lists}"
-    with pytest.raises(InputError, match="more than 20000000 points up to num_stages; shorten its list"):
+    with pytest.raises(InputError, match="more than 2000000 points up to num_stages; shorten its list"):
         legal_set(written(tmp_path, text), SHAPE, GFX950)
 
 

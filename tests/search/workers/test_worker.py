@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from kernels.errors import InputError
+from search.workers import pool as pool_module
 from search.workers.pool import (
     NO_GPU_CORE,
     STARTING,
@@ -441,3 +442,26 @@ def test_a_process_that_does_not_die_of_being_killed_is_left_and_said(monkeypatc
     assert pid not in {child.pid for child in multiprocessing.active_children()}  # Python's end does not wait for it
     os.kill(pid, signal.SIGKILL)
     own.close()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("unforeseen"), AttributeError("of the library"), ValueError("odd")])
+def test_an_unforeseen_exception_is_the_tasks_answer_and_the_next_task_is_served(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = pool_module._Worker._start
+    failures = [error, error]
+
+    def start(self: Any, *given: Any, **options: Any) -> None:
+        if failures:
+            raise failures.pop()
+        started(self, *given, **options)
+
+    monkeypatch.setattr(pool_module._Worker, "_start", start)
+    pool: WorkerPool[Any, Any] = WorkerPool(len, 1)
+    try:
+        pool.start(20)
+        with pytest.raises(type(error), match=str(error)):
+            pool.submit([1], 5).result(20)
+        assert pool.submit([1, 2], 60).result(60) == 2
+    finally:
+        pool.close()

@@ -36,9 +36,7 @@ class Harness:
     formula_us: float
     hbm_tbs: tuple[tuple[int, float], ...]
     interval: float = 0.15  # residuals of AITER's tuned code objects
-    tie: float = (
-        0.03  # residuals of logged configurations: pairs that are closer are ordered by chance
-    )
+    tie: float = 0.03  # residuals of logged configurations: pairs that are closer are ordered by chance
     warm_bytes: float = 0.0
 
     def is_warm(self, operand_bytes: float) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from search.gfx950.model.constants import CONSTANTS, PATH_BYTES_PER_CLK, Constants
 from search.gfx950.model.issue import Kind, Stretch, issue_block, timing_of
 from search.gfx950.simulator.state.recording import Block, Footprint, Recording
@@ -86,17 +88,11 @@ def wave_streams(executed: Executed, constants: Constants = CONSTANTS) -> tuple[
 
 def _longest(executed: Executed) -> list[tuple[int, tuple[Block, ...]]]:
     """(wave, what it executed) of the workgroup with most instructions, of several alike the one with most bytes."""
-    count = 1 + max(int(waves.max()) for _, _, waves in executed.recording.blocks)
-    streams = [(wave, executed.recording.stream(wave)) for wave in range(count)]
-    starts = range(0, count, executed.waves)
-
-    def effort(start: int) -> tuple[int, float]:
-        waves = range(start, start + executed.waves)
-        instructions = sum(end - first for wave in waves for first, end in streams[wave][1])
-        return instructions, sum(one.bytes_among(waves) for one in executed.recording.footprints.values())
-
-    start = max(starts, key=effort)
-    return streams[start : start + executed.waves]
+    effort = (
+        executed.recording.effort().reshape(2, -1, executed.waves).sum(axis=2)
+    )  # [instructions or bytes, workgroup]
+    start = executed.waves * int(np.lexsort((effort[1], effort[0]))[-1])
+    return [(wave, executed.recording.stream(wave)) for wave in range(start, start + executed.waves)]
 
 
 class _Wave:

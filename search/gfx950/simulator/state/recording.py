@@ -46,11 +46,6 @@ class Footprint:
         mine = self.lanes[self.waves == wave]
         return self.lane_bytes * float(mine[0] if len(mine) else self.lanes.mean())
 
-    def bytes_among(self, waves: range) -> float:
-        """Bytes that those of ``waves`` moved that were in the first execution."""
-        mine = (self.waves >= waves.start) & (self.waves < waves.stop)
-        return self.lane_bytes * float(self.lanes[mine].sum())
-
 
 @dataclass(eq=False)
 class Recording:
@@ -65,6 +60,15 @@ class Recording:
     instructions: Sequence[Any] = ()  # of decode.op.Instruction, a floor above
     blocks: list[tuple[int, int, Array]] = field(default_factory=list)
     footprints: dict[object, Footprint] = field(default_factory=dict)
+
+    def effort(self) -> Array:
+        """Instructions of each wave, and bytes that it moved in the first executions it had a part in: [2, waves]."""
+        found = np.zeros((2, 1 + max(int(waves.max()) for _, _, waves in self.blocks)))
+        for first, end, waves in self.blocks:
+            found[0, waves] += end - first
+        for footprint in self.footprints.values():
+            found[1, footprint.waves] += footprint.lane_bytes * footprint.lanes
+        return found
 
     def stream(self, wave: int) -> tuple[Block, ...]:
         """The blocks that ``wave`` executed, in order."""

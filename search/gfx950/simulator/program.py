@@ -27,11 +27,13 @@ from search.gfx950.simulator.instructions import (
     packed,
     salu,
     salu_bits,
+    salu_masks,
     scratch,
     smem,
     valu,
     valu_arith,
     valu_float,
+    valu_words,
     vmem,
 )
 from search.gfx950.simulator.state.findings import UnknownInstructionError
@@ -42,7 +44,7 @@ Binder = Callable[[Statement, Context], Instruction]
 OPS: Mapping[str, Op] = MappingProxyType(
     {
         **salu.OPS, **salu_bits.OPS, **valu.OPS, **valu_arith.OPS, **valu_float.OPS, **compare.OPS, **packed.OPS,
-        **convert.OPS, **crosslane.OPS,
+        **convert.OPS, **crosslane.OPS, **valu_words.OPS, **salu_masks.OPS,
     }
 )  # fmt: skip
 BINDERS: Mapping[str, Binder] = MappingProxyType(

@@ -18,6 +18,7 @@ from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
 from search.gfx950.simulator.instructions.convert import bf16_bits, bf16_value
 from search.gfx950.simulator.instructions.ds import locate
+from search.gfx950.simulator.instructions.valu_float import larger, smaller
 from search.gfx950.simulator.instructions.vmem import addresses, immediate
 from search.gfx950.simulator.state.access import Access, checked
 from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
@@ -58,6 +59,36 @@ def _pk_add_f16(old: Array, value: Array) -> Array:
     return (halves[0] + halves[1]).view(np.uint32)
 
 
+def _increment(old: Array, value: Array) -> Array:
+    """One more, 0 from the value on."""
+    return np.asarray(np.where(old >= value, old.dtype.type(0), old + old.dtype.type(1)))
+
+
+def _decrement(old: Array, value: Array) -> Array:
+    """One less, the value from 0 and from above it."""
+    return np.asarray(np.where((old == 0) | (old > value), value, old - old.dtype.type(1)))
+
+
+def _wide(operation: Callable[[Array, Array], Array], kind: Any = np.uint64) -> Combine:
+    """``operation`` on pairs of registers as 64-bit numbers of type ``kind``."""
+
+    def combine(old: Array, value: Array) -> Array:
+        x, y = (np.ascontiguousarray(words).view(kind) for words in (old, value))
+        return np.ascontiguousarray(operation(x, y)).view(np.uint32)
+
+    return combine
+
+
+def _float(operation: Callable[[Array, Array], Array]) -> Combine:
+    return lambda old, value: np.asarray(operation(old.view(np.float32), value.view(np.float32)).view(np.uint32))
+
+
+def _swap_if_equal(old: Array, value: Array) -> Array:
+    """The first half of the data where memory holds the second half."""
+    new, expected = np.split(value, 2, axis=-1)
+    return np.where((old == expected).all(axis=-1, keepdims=True), new, old)
+
+
 def _signed(operation: Callable[[Array, Array], Array]) -> Combine:
     return lambda old, value: operation(old.view(np.int32), value.view(np.int32)).view(np.uint32)
 
@@ -74,13 +105,25 @@ COMBINE: Mapping[str, tuple[int, Combine]] = MappingProxyType(
         "add": (1, np.add), "sub": (1, np.subtract), "and": (1, np.bitwise_and), "or": (1, np.bitwise_or),
         "xor": (1, np.bitwise_xor), "smin": (1, _signed(np.minimum)), "smax": (1, _signed(np.maximum)),
         "umin": (1, np.minimum), "umax": (1, np.maximum), "swap": (1, _swap), "swap_x2": (2, _swap),
+        "inc": (1, _increment), "dec": (1, _decrement),
+        "cmpswap": (1, _swap_if_equal), "cmpswap_x2": (2, _swap_if_equal),
+        "min_f64": (2, _wide(smaller, np.float64)), "max_f64": (2, _wide(larger, np.float64)),
+        "add_x2": (2, _wide(np.add)), "sub_x2": (2, _wide(np.subtract)), "and_x2": (2, _wide(np.bitwise_and)),
+        "or_x2": (2, _wide(np.bitwise_or)), "xor_x2": (2, _wide(np.bitwise_xor)),
+        "smin_x2": (2, _wide(np.minimum, np.int64)), "smax_x2": (2, _wide(np.maximum, np.int64)),
+        "umin_x2": (2, _wide(np.minimum)), "umax_x2": (2, _wide(np.maximum)), "inc_x2": (2, _wide(_increment)),
+        "dec_x2": (2, _wide(_decrement)),
     }
 )  # fmt: skip
+_DS_ONLY: Mapping[str, Combine] = MappingProxyType(
+    {"rsub": lambda old, value: value - old, "min_f32": _float(smaller), "max_f32": _float(larger)}
+)
 _DS_NAMES: Mapping[str, str] = MappingProxyType(
     {
         "add_u32": "add", "sub_u32": "sub", "and_b32": "and", "or_b32": "or", "xor_b32": "xor", "min_i32": "smin",
         "max_i32": "smax", "min_u32": "umin", "max_u32": "umax", "add_f32": "add_f32", "pk_add_bf16": "pk_add_bf16",
-        "pk_add_f16": "pk_add_f16",
+        "pk_add_f16": "pk_add_f16", "inc_u32": "inc", "dec_u32": "dec", "rsub_u32": "rsub", "min_f32": "min_f32",
+        "max_f32": "max_f32",
     }
 )  # fmt: skip
 
@@ -101,7 +144,7 @@ def _lane_words(g: WaveGroup, data: int, dwords: int) -> Array:
     return np.ascontiguousarray(g.block(data, dwords).transpose(1, 2, 0))
 
 
-def _global_update(g: WaveGroup, access: Access, combine: Combine, data: int, dwords: int) -> tuple[Array, Array]:
+def _global_update(g: WaveGroup, access: Access, combine: Combine, data: range, dwords: int) -> tuple[Array, Array]:
     """(old values uint32 [waves, 64, dwords], lanes that took part)."""
     size = 4 * dwords
     inside = access.in_range(size)
@@ -113,7 +156,7 @@ def _global_update(g: WaveGroup, access: Access, combine: Combine, data: int, dw
     active, _ = checked(g, address, wanted, size)
     assert active is not None
     where = address[active]
-    values, result = _lane_words(g, data, dwords)[active], old[active]
+    values, result = _lane_words(g, data[0], len(data))[active], old[active]
     memory = g.env.memory
     memory.note(where, size, np.broadcast_to(g.waves[:, None], active.shape)[active])
     for turn in turns(where):
@@ -138,10 +181,11 @@ def _bind_global(dwords: int, combine: Combine) -> Binder:
         target = parse_operand(texts.pop(0)) if returns and not buffer else None
         operand = parse_operand(texts.pop(0 if buffer else 1))
         target = operand if returns and buffer else target
-        if operand.index is None or not operand.is_vector or operand.count != dwords:
-            raise UnknownInstructionError(f"{dwords} data registers expected, found {operand.text}")
+        count = 2 * dwords if combine is _swap_if_equal else dwords
+        if operand.index is None or not operand.is_vector or operand.count != count:
+            raise UnknownInstructionError(f"{count} data registers expected, found {operand.text}")
         compute, reads = addresses(statement, texts, context)
-        data = operand.index
+        data = range(operand.index, operand.index + count)
         first = target.index if target is not None else None
         results = () if first is None else tuple(range(first, first + dwords))
 
@@ -151,7 +195,7 @@ def _bind_global(dwords: int, combine: Combine) -> Binder:
                 np.copyto(g.block(results[0], dwords), old.transpose(2, 0, 1), where=g.mask)
             g.tracking.issue("vm", Pending((Entry(results, g.waves),)))
 
-        registers = frozenset(range(data, data + dwords))
+        registers = frozenset(data)
         return make_instruction(
             statement, run, InstructionClass.GLOBAL, (*reads, *registers), results, counter="vm",
             sinks=(("address", frozenset(reads)), ("store", registers)), lanes=compute,
@@ -208,15 +252,20 @@ def _ds_update(
     return old, lambda waves: lds.finish(record, waves)
 
 
+def _ds_combine(kind: str) -> Combine:
+    return _DS_ONLY[kind] if kind in _DS_ONLY else COMBINE[kind][1]
+
+
 BINDERS: Mapping[str, Binder] = MappingProxyType(
     {
         f"{family}_atomic_{name}": _bind_global(dwords, combine)
         for family in ("buffer", "global", "flat")
         for name, (dwords, combine) in COMBINE.items()
     }
-    | {f"ds_{name}": _bind_ds(COMBINE[kind][1], False) for name, kind in _DS_NAMES.items()}
+    | {f"ds_{name}": _bind_ds(_ds_combine(kind), False) for name, kind in _DS_NAMES.items()}
     | {
-        f"ds_{name.rpartition('_')[0]}_rtn_{name.rpartition('_')[2]}": _bind_ds(COMBINE[kind][1], True)
+        f"ds_{name.rpartition('_')[0]}_rtn_{name.rpartition('_')[2]}": _bind_ds(_ds_combine(kind), True)
         for name, kind in _DS_NAMES.items()
     }
+    | {"ds_wrxchg_rtn_b32": _bind_ds(_swap, True)}
 )

@@ -43,9 +43,9 @@ def s_mov_b64(g: WaveGroup, d: int, a: int) -> None:
     g.write64(d, g.read64(a))
 
 
-def s_cmov_b32(g: WaveGroup, d: int, a: int) -> None:
-    """D = S0 if SCC."""
-    np.copyto(g.u[d], g.u[a], where=g.scc)
+def s_cmov_b32(g: WaveGroup, d: int, a: int, old: int) -> None:
+    """D = SCC ? S0 : D."""
+    g.u[d][...] = np.where(g.scc, g.u[a], g.u[old])
 
 
 def s_cselect_b32(g: WaveGroup, d: int, a: int, b: int) -> None:

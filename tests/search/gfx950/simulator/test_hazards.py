@@ -7,8 +7,8 @@ import subprocess
 import pytest
 from snippets import kernel
 
-from search.gfx950.llvm import find_tool
-from search.gfx950.simulator import FindingKind, Launch, ToolNotFoundError, load_assembly, simulate
+from kernels.rocm.toolchain import ToolNotFoundError, find_tool
+from search.gfx950.simulator import FindingKind, Launch, load_assembly, simulate
 from search.gfx950.simulator.decode.text import Listing, parse_statement
 from search.gfx950.simulator.hazards import Hazard, matrix_hazards
 from search.gfx950.simulator.program import decode_program

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from snippets import LANE, run
 
 from search.gfx950.simulator import Buffer
@@ -57,3 +58,54 @@ def test_out_of_range_lanes_add_nothing() -> None:
     text = "buffer_atomic_add_f32 v1, v0, s[0:3], 0 offen"
     run(text, {"s[0:1]": "x", "s2": 8, "s3": 0x27000, "v0": LANE * 4, "v1": 1.0}, buffers={"x": out})
     assert out.sum() == 2.0
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "value", "after"),
+    [
+        ("inc", 6, 7, 7), ("inc", 7, 7, 0), ("dec", 6, 7, 5), ("dec", 0, 7, 7), ("dec", 8, 7, 7),
+        ("cmpswap", 5, (9, 5), 9), ("cmpswap", 5, (9, 6), 5),
+    ],
+)  # fmt: skip
+def test_counting_and_exchange(name: str, before: int, value: int | tuple[int, int], after: int) -> None:
+    out = np.array([before], np.uint32)
+    first, second = value if isinstance(value, tuple) else (value, 0)
+    data = "v[2:3]" if isinstance(value, tuple) else "v2"
+    text = f"global_atomic_{name} v4, v0, {data}, s[0:1] sc0\ns_waitcnt vmcnt(0)"
+    state = run(text, {"s[0:1]": "x", "v0": 0, "v2": first, "v3": second}, buffers={"x": out}, exec_mask=1)
+    assert (out[0], state.u("v4")[0]) == (after, before)
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "value", "after"),
+    [
+        ("add_x2", 0xFFFFFFFF, 1, 1 << 32), ("sub_x2", 1 << 32, 1, 0xFFFFFFFF), ("umax_x2", 5, 2**64 - 1, 2**64 - 1),
+        ("smax_x2", 5, 2**64 - 1, 5), ("smin_x2", 5, 2**64 - 1, 2**64 - 1), ("and_x2", 0xF << 32, 1 << 33, 1 << 33),
+        ("inc_x2", 1 << 33, 1 << 33, 0),
+    ],
+)  # fmt: skip
+def test_updates_of_64_bits(name: str, before: int, value: int, after: int) -> None:
+    out = np.array([before], np.uint64)
+    registers = {"s[0:1]": "x", "v0": 0, "v2": value & 0xFFFFFFFF, "v3": value >> 32}
+    run(f"global_atomic_{name} v0, v[2:3], s[0:1]", registers, buffers={"x": out}, exec_mask=1)
+    assert out[0] == after
+
+
+def test_doubles_have_a_smallest_and_a_largest() -> None:
+    out = np.array([1.5, 1.5])
+    minus_two = int(np.float64(-2.0).view(np.uint64))
+    text = "global_atomic_min_f64 v0, v[2:3], s[0:1]\nglobal_atomic_max_f64 v0, v[2:3], s[0:1] offset:8"
+    run(text, {"s[0:1]": "x", "v0": 0, "v2": 0, "v3": minus_two >> 32}, buffers={"x": out}, exec_mask=1)
+    assert out.tolist() == [-2.0, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "after"),
+    [("max_f32", 2.5, 2.5), ("min_f32", 2.5, 1.0), ("inc_u32", 0xFFFFFFFF, 0x3F800001), ("rsub_u32", 0x3F800003, 3)],
+)
+def test_updates_of_lds(name: str, value: float, after: float) -> None:
+    text = f"ds_write_b32 v0, v1\ns_waitcnt lgkmcnt(0)\nds_{name} v0, v2\ns_waitcnt lgkmcnt(0)\nds_read_b32 v3, v0"
+    state = run(text, {"v0": LANE * 4, "v1": np.ones(64, np.float32), "v2": np.full(64, value)
+                       if isinstance(value, float) else value})  # fmt: skip
+    row = state.f("v3") if isinstance(after, float) else state.u("v3")
+    assert set(row.tolist()) == {after}

@@ -122,6 +122,16 @@ class PackedWeight:
         raise TypeError(f"{name} was given a PackedWeight, which is no tensor; {cure}")
 
     @property
+    def shape(self) -> torch.Size:
+        """[N, K], as ``nn.Linear.weight`` has it."""
+        return torch.Size((self.N, self.K))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """bfloat16: what a product takes and gives, for models that cast a layer's input to its weight's dtype."""
+        return torch.bfloat16
+
+    @property
     def device(self) -> torch.device:
         """Where both tensors lie."""
         return self.data.device

@@ -150,3 +150,31 @@ def test_sizes_that_no_kernel_supports_are_refused() -> None:
 
 def test_a_layer_prints_its_sizes() -> None:
     assert repr(MXFP4Linear(192, 128)) == "MXFP4Linear(in_features=192, out_features=128, bias=True)"
+
+
+def test_a_layer_tells_models_that_look_at_its_weight_what_its_input_must_be() -> None:
+    layer = MXFP4Linear.from_linear(dense())
+    assert (layer.weight.dtype, layer.weight.shape, layer.weight.device.type) == (torch.bfloat16, (128, 192), "cpu")
+
+
+def test_a_layer_made_without_memory_is_filled_later_either_way(x: torch.Tensor) -> None:
+    trained = MXFP4Linear.from_linear(dense())
+    with torch.device("meta"):
+        assigned, emptied = MXFP4Linear(192, 128), copy.deepcopy(MXFP4Linear(192, 128))
+    assert assigned(x.to("meta")).shape == (2, 3, 128)
+    assigned.load_state_dict(trained.state_dict(), assign=True)
+    emptied.to_empty(device="cpu").load_state_dict(trained.state_dict())
+    assert torch.equal(assigned(x), trained(x))
+    assert torch.equal(emptied(x), trained(x))
+    assert MXFP4Linear.from_linear(nn.Linear(192, 128, device="meta")).data.device.type == "meta"
+
+
+@pytest.mark.parametrize("shape", [(0, 192), (192,), (2, 0, 192)])
+def test_no_rows_and_a_single_row_run_and_have_gradients_compiled_too(shape: tuple[int, ...]) -> None:
+    layer = MXFP4Linear.from_linear(dense())
+    for function in (layer, torch.compile(layer, backend="aot_eager")):
+        x = torch.ones(shape, dtype=torch.bfloat16, requires_grad=True)
+        y = function(x)
+        y.sum().backward()
+        assert y.shape == (*shape[:-1], 128)
+        assert x.grad is not None and x.grad.shape == shape

@@ -36,6 +36,7 @@ class ReplayingBackend:
 
     captures: int = 0
     replays: int = 0
+    doubtful: bool = False
 
     def available(self, index: int) -> bool:
         return True

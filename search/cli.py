@@ -89,7 +89,9 @@ def sweep(
     shapes_file: Annotated[
         list[Path] | None, typer.Option("--shapes", metavar="FILE", help="Shapes file (YAML, CSV, list); repeatable.")
     ] = None,
-    target: Annotated[str, typer.Option(help="auto, gfx950 (offline), local (the GPU here) or replay:FILE.")] = "auto",
+    target: Annotated[
+        str, typer.Option(help="auto, gfx950 or gfx950-128cu (offline), local, or replay:FILE.")
+    ] = "auto",
     families: Annotated[str | None, typer.Option(help="Comma-separated kernel families; default: all.")] = None,
     trials: Annotated[int, typer.Option(min=1, help="Trials for each shape at most, earlier runs included.")] = 96,
     patience: Annotated[

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kernels.device import GFX950
+from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
 from kernels.wording import counted, instead_of
 from search.device import amd_telemetry
@@ -18,7 +19,8 @@ from search.evaluators.offline import OfflineEvaluator
 from search.evaluators.replay import PREFIX, ReplayEvaluator, is_replay
 from search.workers.cores import lent_cores
 
-TARGETS = ("auto", "gfx950", "local", "replay:PATH")
+TARGETS = ("auto", "gfx950", "gfx950-128cu", "local", "replay:PATH")
+OFFLINE = re.compile(r"gfx950(-([1-9]\d{0,3})cu)?")  # without a number, that of MI350X and MI355X; MI350P has 128
 JOBS_PER_CORE = 4  # worker processes, at most
 
 
@@ -33,7 +35,7 @@ def make_evaluator(
     """The evaluator for ``target`` on this machine.
 
     Args:
-        target: One of :data:`TARGETS`.
+        target: One of :data:`TARGETS`; gfx950 with any number of compute units, as ``gfx950-128cu``, is offline.
         jobs: Worker processes; None takes one a core.
         warm: Time with operands that stay in the GPU's cache.
         cache: Folder of compiled kernels; None takes the user's cache folder.
@@ -45,9 +47,10 @@ def make_evaluator(
     """
     if is_replay(target):
         return ReplayEvaluator(Path(target.removeprefix(PREFIX)))
-    if target not in TARGETS:
+    offline = OFFLINE.fullmatch(target)
+    if offline is None and target not in TARGETS:
         raise InputError(f"unknown target {target!r}; {instead_of(target, TARGETS)}")
-    if target != "gfx950":
+    if offline is None:
         gpus = local_gpus()
         if gpus:
             return _measuring(gpus, jobs, WARM if warm else COLD, note)
@@ -57,7 +60,8 @@ def make_evaluator(
             raise InputError(f"--target local: {reason or f'torch finds no GPU here; {cure}'}")
         if reason is not None:
             note(f"nothing is measured: {reason}")
-    return OfflineEvaluator(GFX950, jobs=jobs, cache=cache)
+    cu_count = int(offline[2] or GFX950.cu_count) if offline else GFX950.cu_count
+    return OfflineEvaluator(DeviceKey(GFX950.arch, cu_count), jobs=jobs, cache=cache)
 
 
 def _measuring(

@@ -14,7 +14,7 @@ import pytest
 from compiled_programs import compiled, default_program, session_folder, skip_unless_here
 
 import search.evaluators.offline as offline
-from kernels.device import GFX950
+from kernels.device import GFX950, DeviceKey
 from kernels.errors import CompileError, InputError, ResourceLimitError, TimedOutError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
@@ -22,6 +22,7 @@ from kernels.rocm.code_objects import PATH_VARIABLE, find_catalogue
 from kernels.rocm.compiler import COMPILER_VARIABLE
 from search.evaluation import Candidate, Evaluation
 from search.evaluators.offline import OfflineEvaluator, OfflineTask, judge, lost_worker
+from search.evaluators.targets import make_evaluator
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import check_resources, compile_call
 from search.gfx950.code.triton import Specialization
@@ -279,3 +280,13 @@ def test_closing_cancels_what_waits_and_is_not_remembered(tmp_path: Path, monkey
     evaluator.close()
     assert [future.result(timeout=10).outcome for future in futures] == ["crashed"] * 3
     assert ArtifactCache(tmp_path).load(KEY) is None
+
+
+def test_a_device_with_other_compute_units_can_be_searched_offline() -> None:
+    for target, cu_count in (("gfx950", 256), ("gfx950-128cu", 128), ("gfx950-304cu", 304)):
+        evaluator = make_evaluator(target, jobs=1)
+        evaluator.close()
+        assert evaluator.device == DeviceKey("gfx950", cu_count)
+    for target in ("gfx950-0cu", "gfx950-cu", "gfx942-304cu", "gfx950-128"):
+        with pytest.raises(InputError, match=f"unknown target '{target}'"):
+            make_evaluator(target)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 MAX_EXTENT = 1 << 31  # extents are 32-bit kernel arguments
 BLOCK = 32  # values of K that share one E8M0 scale (OCP Microscaling Formats v1.0)
+Layout = Literal["shuffled"]  # of a packed weight
 _TEXT = re.compile(r"\s*(\d{1,10})\s*x\s*(\d{1,10})\s*x\s*(\d{1,10})\s*", re.IGNORECASE)
 
 

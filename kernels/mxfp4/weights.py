@@ -10,9 +10,8 @@ import torch
 
 from kernels.mxfp4.layouts import padded_scale_shape, shuffle_scales, shuffle_weight, unshuffle_scales, unshuffle_weight
 from kernels.mxfp4.numerics import Mxfp4Tensor, Rule, quantize
-from kernels.problem import BLOCK, GemmShape
+from kernels.problem import BLOCK, GemmShape, Layout
 
-Layout = Literal["shuffled"]
 BYTE_DTYPES: Final[Mapping[str, tuple[torch.dtype, ...]]] = {
     "codes": (torch.uint8, torch.float4_e2m1fn_x2),
     "scales": (torch.uint8, torch.float8_e8m0fnu),

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernels.configs import tables_folder
-from kernels.mxfp4.weights import Layout
-from kernels.problem import GemmShape
+from kernels.problem import GemmShape, Layout
 from kernels.tables.file import dump_table, load_table, write_table
 from kernels.tables.merging import Change, MergeReport, merge
 from kernels.tables.rows import Made, OutDtype, TableRow, TunedTable, is_stale

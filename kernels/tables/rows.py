@@ -14,8 +14,7 @@ import triton
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
-from kernels.mxfp4.weights import Layout
-from kernels.problem import GemmShape
+from kernels.problem import GemmShape, Layout
 from kernels.wording import instead_of
 
 SCHEMA = 1  # of the table file; a change of meaning raises it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -94,7 +95,7 @@ def test_every_command_runs(page: str, tmp_path: Path, monkeypatch: pytest.Monke
     before(tmp_path)
     for words in of_ours(page):
         words = [word.replace("<arch>", "gfx950") for word in words]
-        if words[0] == "verify":
+        if words[0] == "verify" or (words[0] == "report" and importlib.util.find_spec("plotly") is None):
             assert_understood(words)
             continue
         few = ["--trials", "2", "--families", "fused"] if words[0] == "sweep" else []
@@ -120,7 +121,7 @@ def assert_understood(words: list[str]) -> None:
 
 def options(command: str) -> set[str]:
     text = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).output
-    return set(re.findall(r"--[a-z][a-z-]*", text))
+    return set(re.findall(r"^\s+(--[a-z][a-z-]*)", text, re.M))
 
 
 @pytest.mark.parametrize("command", SUBCOMMANDS)

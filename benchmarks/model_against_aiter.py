@@ -2,7 +2,8 @@
 
     python benchmarks/model_against_aiter.py TUNED_CSV [--triton-winners CSV]
 
-TUNED_CSV has a row for each tuned shape with the columns cu_num, M, N, K, kernel_family, tile_m, tile_n, splitK, us.
+TUNED_CSV is AITER's `a4w4_blockscale_tuned_gemm.csv`, or has the columns cu_num, M, N, K, kernel_family, tile_m,
+tile_n, splitK, us, a row for each tuned shape.
 The rows are the winners of AITER's tuner: nothing is known about the tiles that lost, so the ranks below say how high
 the model places the winner among the tiles, not by how much the other tiles are slower.
 """
@@ -21,6 +22,7 @@ from scipy.stats import spearmanr
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.errors import InputError
+from search.formats import aiter_csv
 from search.gfx950.machine import AITER, Machine
 from search.gfx950.model.timing_model import MODEL_VERSION, total_us
 from search.gfx950.model.work import estimate_code_object_work, estimate_gemm_work, estimate_reduce_work
@@ -56,9 +58,25 @@ def agreement(predicted_us: np.ndarray, measured_us: np.ndarray) -> Agreement:
 
 
 def hand_written_rows(path: Path) -> pd.DataFrame:
-    """Rows of the assembly kernels without split-K."""
-    frame = read_csv(path, ("cu_num", "M", "N", "K", "kernel_family", "tile_m", "tile_n", "splitK", "us"))
+    """Rows of the assembly kernels without split-K, of AITER's own file or of one with the tile in columns."""
+    frame = read_csv(path, ("cu_num", "M", "N", "K", "splitK", "us"))
+    if "kernel_family" not in frame:
+        return _of_aiter(path)
+    frame = read_csv(path, ("kernel_family", "tile_m", "tile_n"))
     return frame[(frame.kernel_family == "asm") & (frame.splitK == 0) & (frame.us > 0)].reset_index(drop=True)
+
+
+def _of_aiter(path: Path) -> pd.DataFrame:
+    """The same of a file whose kernels are named as AITER names them."""
+    trials = [trial for trial in aiter_csv.read(path, path.read_text()).trials if trial.outcome == "ok"]
+    knobs = [trial.config.to_dict() for trial in trials]
+    frame = pd.DataFrame({
+        "cu_num": [trial.device.cu_count for trial in trials],
+        **{name: [getattr(trial.shape, name) for trial in trials] for name in ("M", "N", "K")},
+        "tile_m": [one["BLOCK_M"] for one in knobs], "tile_n": [one["BLOCK_N"] for one in knobs],
+        "splitK": [one["log2_k_split"] for one in knobs], "us": [trial.time_us for trial in trials],
+    })  # fmt: skip
+    return frame[frame.splitK == 0].reset_index(drop=True)
 
 
 def read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
-from filelock import FileLock
-
 from kernels.device import GFX950
-from kernels.disk import default_cache, writable_cache, write_atomically
+from kernels.disk import write_atomically
 from kernels.errors import InputError
 from kernels.tables.file import load_table
 from kernels.tables.sources import table_path
 from kernels.wording import instead_of
+from search.commands.locks import locked
 from search.formats import FORMATS, Format, grouped
 from search.formats.format import WHOLE, Written
 from search.results import load
 from search.results.published import trials_of
 
 TABLE_FORMAT = "yaml"  # of our own tables, which search.commands.export writes
+FOLDERS = ("aiter-json", "vllm-json")  # formats of tables that have several files
 NAMES = {"gpumode": "submission.py", "aiter-csv": "a4w4_blockscale_tuned_gemm.csv", "aiter-untuned": "untuned_gemm.csv"}
 
 
@@ -64,7 +61,9 @@ def publish(
         raise InputError(f"unknown format {name!r}; {instead_of(name, known)}")
     format = FORMATS[name]
     place = output or Path(NAMES.get(name, "."))
-    with _only_writer(place):
+    if format.write_trials is not None or name in FOLDERS:
+        _make(place)
+    with locked([place]):
         written = _written(format, results, table, place)
         paths = {_file(place, file): text for file, text in written.files.items()}
         for path, text in paths.items():
@@ -94,6 +93,13 @@ def _file(place: Path, file: str) -> Path:
     return place if file == WHOLE else place / file
 
 
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror}); name another --output") from error
+
+
 def _text(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -101,19 +107,3 @@ def _text(path: Path) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({error}); restore it, or name another --output") from error
-
-
-@contextmanager
-def _only_writer(place: Path) -> Iterator[None]:
-    """Hold the lock of an output, so that two exports at once lose nothing."""
-    try:
-        if place.suffix == "":
-            place.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(writable_cache(default_cache() / "locks") / sha256(str(place.resolve()).encode()).hexdigest())
-        lock.acquire()
-    except OSError as error:
-        raise InputError(f"{place}: cannot be written ({error.strerror}); name another --output") from error
-    try:
-        yield
-    finally:
-        lock.release()

@@ -18,6 +18,7 @@ from kernels.wording import counted, first_of
 from search.terminal import one_line_errors
 
 if TYPE_CHECKING:
+    from search.commands.sweep import Reporter, SweepRequest
     from search.space.shapes import ShapeSet
 
 EXIT_UNRESOLVED = 1  # some shapes have no winner
@@ -25,6 +26,7 @@ EXIT_INTERRUPTED = 130  # by Ctrl-C, as shells have it: 128 and the number of SI
 NAMED = 5  # shapes of a list that can be long
 RESULTS = Path("results")
 UNTIL = 0.3  # percent of the best time
+MAX_REGRET = 3.0  # percent
 TABLE_FORMAT = "yaml"  # of our own tables
 
 
@@ -52,6 +54,9 @@ Storage = Annotated[str | None, typer.Option("--storage", metavar="URL", help="O
 Table = Annotated[Path | None, typer.Option("--table", metavar="FILE", help="Tuned table; default: the project's.")]
 Against = Annotated[
     Path | None, typer.Option(metavar="OTHER", help="Compare with results, a tuned table or a published file.")
+]
+MaxRegret = Annotated[
+    float, typer.Option(min=0, metavar="PERCENT", help="With --ranges: what a row may lose at an M that it serves.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -108,6 +113,10 @@ def sweep(
     seed: Annotated[int, typer.Option(help="Of the samplers.")] = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew instead of resuming.")] = False,
     warm: Annotated[bool, typer.Option("--warm", help="Measure with operands in the GPU's cache.")] = False,
+    ranges: Annotated[
+        bool, typer.Option("--ranges", help="Then ask the best of each M at every M of its ladder, and join rows.")
+    ] = False,
+    max_regret: MaxRegret = MAX_REGRET,
     start_from: Annotated[
         Path | None,
         typer.Option(
@@ -142,11 +151,16 @@ def sweep(
     console = output_console()
     with TerminalReporter(console) as reporter:
         done = run_sweep(request, reporter)
+    if ranges and not done.interrupted:
+        with TerminalReporter(console) as reporter:
+            _share(request, reporter)
     frame = load(storage or results)
     rows = frame[frame["study"].isin(list(done.studies.values()))]
     summaries = print_closing(rows, console, interrupted=done.interrupted, gains=gain_lines(rows, sets))
     for line in start_lines(rows, request.starts):
         console.print(line, soft_wrap=True)
+    if ranges:
+        _print_ranges(rows, max_regret, console)
     if done.left:
         console.print(_left_line(len(request.shapes), len(done.left)), soft_wrap=True)
     resolved = {summary.shape for summary in summaries if summary.winner is not None}
@@ -175,6 +189,10 @@ def export(
         Path | None,
         typer.Option(metavar="PATH", help="File or folder to write, merging with what is there; default: the table."),
     ] = None,
+    ranges: Annotated[
+        bool, typer.Option("--ranges", help="The fewest rows of each ladder of M, instead of one for each M.")
+    ] = False,
+    max_regret: MaxRegret = MAX_REGRET,
 ) -> None:
     """Write the winners to the tuned table: better evidenced, then faster rows replace what is there."""
     from kernels.tables.merging import ACTIONS
@@ -188,7 +206,12 @@ def export(
     if format != TABLE_FORMAT:
         _publish(format, None if results == RESULTS and storage is None else storage or results, table, output)
         return
-    done = write(load(storage or results), table=table, output=output, min_gain=min_gain / 100)
+    frame = load(storage or results)
+    if ranges:
+        from search.results.ranges import choose_ranges, only_ranges
+
+        frame = only_ranges(frame, choose_ranges(frame, max_regret / 100))
+    done = write(frame, table=table, output=output, min_gain=min_gain / 100)
     for one in done:
         for change in one.report.changes:
             if change.action != "kept" or change.reason != "no new result":
@@ -475,6 +498,24 @@ def _draw_timeline(frame: Any, trial: str, to: Path | None) -> None:
     lines, paths = timeline(frame, trial, to)
     for line in (*lines, *(f"wrote {path}" for path in paths)):
         typer.echo(line)
+
+
+def _share(request: SweepRequest, reporter: Reporter) -> None:
+    """Ask the best points of each M at the other M of the ladder, by a few trials on top of those of the sweep."""
+    from search.commands.sweep import run_sweep
+    from search.results import load
+    from search.results.ranges import SHARED, unasked
+
+    starts = unasked(load(request.storage or request.results), request.shapes)
+    if starts:
+        run_sweep(replace(request, shapes=tuple(starts), starts=starts, trials=request.trials + SHARED), reporter)
+
+
+def _print_ranges(frame: Any, max_regret: float, console: Any) -> None:
+    from search.report.ranges import print_ranges
+    from search.results.ranges import choose_ranges
+
+    print_ranges(choose_ranges(frame, max_regret / 100), console)
 
 
 def _draw(frame: Any, folder: Path) -> list[Path]:

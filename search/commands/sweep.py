@@ -299,7 +299,7 @@ class _Sweep:
             if points.legal[one.family].index_of(one.config) is not None
             else points.nearest(one.family, one.config.to_dict())
             for one in starts
-            if one.family in points.legal
+            if one.family in points.legal and not (one.exact and points.legal[one.family].index_of(one.config) is None)
         ]
 
     def hold_finals(self, kept: optuna.Study, shape: GemmShape) -> None:

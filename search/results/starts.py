@@ -27,6 +27,7 @@ class Start:
         config: Knobs.
         time_us: As its source says; None where that has no times.
         how: How the source obtained the time.
+        exact: Whether only this point is meant, not the nearest that is legal.
     """
 
     device: DeviceKey
@@ -35,6 +36,7 @@ class Start:
     config: KernelConfig
     time_us: float | None
     how: str
+    exact: bool = False
 
     @property
     def point(self) -> Point:

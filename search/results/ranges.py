@@ -124,9 +124,7 @@ def only_ranges(frame: pd.DataFrame, ranges: Sequence[RangeRow]) -> pd.DataFrame
     if not chosen:
         return frame.iloc[:0]
     kept = pd.concat(chosen, ignore_index=True)
-    kept["trials_wanted"] = pd.array(
-        [pd.NA] * len(kept), dtype="Int64"
-    )  # of a study that is not whole here
+    kept["trials_wanted"] = pd.array([pd.NA] * len(kept), dtype="Int64")  # of a study that is not whole here
     return kept
 
 

@@ -90,12 +90,12 @@ def fresh_cache() -> str:
 def autotune(shape: GemmShape, gpu: Gpu, configs: Sequence[TileConfig]) -> Picked:
     """What triton.autotune picks for the fused kernel, with its usual benchmark."""
     call = FAMILIES["fused"].program(shape, configs[0]).calls[0]
-    call.kernel.device_caches.clear()
+    call.kernel.function.device_caches.clear()
     options = [
         triton.Config({name: c.to_dict()[name] for name in KNOBS}, num_warps=c.num_warps, num_stages=c.num_stages)
         for c in configs
     ]
-    tuner = triton.autotune(configs=options, key=["M", "N", "K"])(call.kernel)
+    tuner = triton.autotune(configs=options, key=["M", "N", "K"])(call.kernel.function)
     one = rotation_of(shape, gpu, WARM)[0]
     given = {name: one[value] if isinstance(value, str) else value for name, value in call.args.items()}
     fixed = {name: value for name, value in call.constexprs.items() if name not in KNOBS}

@@ -35,8 +35,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.families.fused import TileConfig
-from kernels.launches.program import Program
 from kernels.problem import GemmShape
+from kernels.runtime.plan import LoadedProgram
 from search.device.gpu import TorchGpu
 from search.device.lane import GpuLane, Job, TaskLimits
 from search.device.measure import Answer, MeasureTask, StandBy, Task, baseline, this_gpu, work
@@ -84,9 +84,9 @@ class FaultyGpu(TorchGpu):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def launch(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Launch ``program``, then the fault."""
-        super().launch(program, tensors)
+    def launch(self, loaded: LoadedProgram, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Launch ``loaded``, then the fault."""
+        super().launch(loaded, tensors)
         buffer = torch.zeros(1024, device=self.torch_device)
         if self.way == "out of bounds write":
             out_of_bounds_kernel[(64,)](buffer, 1 << 20)

@@ -21,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.families.fused import TileConfig
-from kernels.families.sources import TRITON_SOURCES
 from kernels.problem import GemmShape
 from search.device.measure import MeasureTask, measure, this_gpu
 from search.device.timing import COLD, WARM
@@ -39,7 +38,7 @@ def candidates(shape: GemmShape, device: DeviceKey) -> list[Candidate]:
     quantizer = "hardware" if device.has_scaled_fp4 else "software"
     found = []
     for name, family in FAMILIES.items():
-        if family.sources != TRITON_SOURCES:
+        if not family.is_triton:
             continue
         for a_operand in ("e2m1", "bf16"):
             config: TileConfig = family.config({"BLOCK_K": 128, "quantizer": quantizer, "a_operand": a_operand})

@@ -30,13 +30,14 @@ from kernels.device import local_device
 from kernels.dispatch import load_dispatcher
 from kernels.families import FAMILIES
 from kernels.launches.program import Program
+from kernels.launches.triton_kernel import backend_options
 from kernels.linear import MXFP4Linear
 from kernels.mxfp4.reference import compare, mxfp4_gemm_reference, to_bf16
 from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
 from kernels.runtime.dispatcher import Dispatcher
 from kernels.runtime.plan import Inputs, build_plan
-from kernels.runtime.runner import allocate, backend_options, compile_call
+from kernels.runtime.runner import allocate, make_runner
 from search.terminal import one_line_errors
 
 Launch = Callable[[], object]
@@ -114,7 +115,7 @@ def _raw(program: Program, tensors: Mapping[str, torch.Tensor]) -> Launch:
     amd = torch.version.hip is not None
     launches = [
         (
-            call.kernel[call.grid],
+            call.kernel.function[call.grid],
             {
                 **{name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()},
                 **call.constexprs,
@@ -140,7 +141,7 @@ def overhead(dispatcher: Dispatcher, shape: GemmShape, repeats: int) -> Row:
     out = torch.empty(shape.M, shape.N, device="cuda", dtype=torch.bfloat16)
     tensors = {"a": a, "b": weight.data, "b_scale": weight.scale, "out": out}
     tensors |= {buffer.name: allocate(buffer, "cuda") for buffer in program.workspaces}
-    plan = build_plan(choice.family, choice.config, Inputs(shape, shape.K), compile_call)
+    plan = build_plan(choice.family, choice.config, Inputs(shape, shape.K), make_runner)
     workspace = torch.empty(plan.workspace_bytes, device="cuda", dtype=torch.uint8)
     a_ptr, b_ptr, scale_ptr, out_ptr, workspace_ptr = (
         tensor.data_ptr() for tensor in (a, weight.data, weight.scale, out, workspace)

@@ -38,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from quantize_inputs import as_matrix, block_sets, random_values
 
 from kernels.families.stages import GROUPS, SOURCE, SYMBOL, THREADS, VECTORS, hip_quantize_call, hip_quantize_kernel
-from kernels.launches.kernels import HipKernel
+from kernels.launches.native import HipKernel
 from kernels.mxfp4.layouts import padded_scale_shape, unshuffle_scales
 from kernels.mxfp4.numerics import Mxfp4Tensor, quantize
 from kernels.rocm.compiler import SOURCES, read_sources

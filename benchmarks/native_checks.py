@@ -13,13 +13,13 @@ import torch
 
 from kernels.errors import WrongResultError
 from kernels.families.staged_hip import GEMM_POINTERS, StagedHipConfig, staged_hip
+from kernels.launches.code_object import THREADS, CodeObjectCoverage, launch_grid, prebuilt_kernel
 from kernels.launches.coverage import Coverage, GridIndex
 from kernels.launches.program import KernelCall
 from kernels.mxfp4.layouts import padded_scale_shape, shuffle_scales, shuffle_weight
 from kernels.mxfp4.numerics import Mxfp4Tensor, quantize
 from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import BLOCK, GemmShape
-from kernels.rocm.code_object_launch import THREADS, CodeObjectCoverage, launch_grid, prebuilt_kernel
 from kernels.rocm.code_objects import CodeObject, accumulates_in_bf16, slice_elements
 from kernels.wording import counted
 from search.gate.tolerance import bf16_sum_bound, judge_result

@@ -51,7 +51,7 @@ def build_library(folder: Path) -> Path:
 def product(library: Path) -> Launch:
     """What a plan does for one launch."""
     builds = SimpleNamespace(code_object=lambda kernel: IMAGE)
-    run = native_runner(KERNEL, GRID, HipRuntime(library), builds, lambda device: STREAM)  # type: ignore[arg-type]
+    run, _ = native_runner(KERNEL, GRID, HipRuntime(library), builds, lambda device: STREAM)  # type: ignore[arg-type]
     return lambda: run(*VALUES)
 
 

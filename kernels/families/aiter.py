@@ -17,7 +17,7 @@ from kernels.errors import UnavailableError
 from kernels.families.family import Family
 from kernels.families.stages import Stage
 from kernels.launches.coverage import WholeCoverage
-from kernels.launches.kernels import LibraryKernel
+from kernels.launches.library import LibraryKernel
 from kernels.launches.program import KernelCall
 from kernels.mxfp4.layouts import padded_scale_shape
 from kernels.problem import BLOCK, GemmShape

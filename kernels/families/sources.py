@@ -16,33 +16,59 @@ TRITON_SOURCES: Final = (
 )  # fmt: skip
 HIP_SOURCES: Final = (
     *TRITON_SOURCES, "hip/gemm.hip", "hip/gemm_device.h", "hip/gemm_loop.h", "hip/gemm_operands.h", "hip/gemm_step.h",
-    "hip/gemm_store.h", "hip/gemm_tile.h", "hip/mxfp4.h", "hip/quantize.hip", "launches/kernels.py", "rocm/compiler.py",
+    "hip/gemm_store.h", "hip/gemm_tile.h", "hip/mxfp4.h", "hip/quantize.hip", "launches/native.py", "rocm/compiler.py",
 )  # fmt: skip
-CODE_OBJECT_SOURCES: Final = (*HIP_SOURCES, "rocm/code_object_launch.py", "rocm/code_objects.py")
+CODE_OBJECT_SOURCES: Final = (*HIP_SOURCES, "launches/code_object.py", "rocm/code_objects.py")
 HEX_DIGITS: Final = 12
 STUDY: Final = "study"  # stands for all families together: what the name of a study holds
 # Sources that were rearranged and make the same: the hash before, and what it is now, by family.
 REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "7f7b0add166f": {
-            "fused": "e841e5cd0086",
-            "fused_splitk_atomic": "e841e5cd0086",
-            "fused_splitk_workspace": "e841e5cd0086",
+            "fused": "df574bb3273c",
+            "fused_splitk_atomic": "df574bb3273c",
+            "fused_splitk_workspace": "df574bb3273c",
         },
         "bccf2333c720": {
-            "staged_triton": "4eee1cd26d37",
+            "staged_triton": "de630f329dbf",
         },
         "2694e36a54c5": {
-            "staged_hip": "74a31820b4fe",
+            "staged_hip": "9f020264458c",
         },
         "af59b1b2e38b": {
-            "staged_ck": "d33fa8c34c04",
+            "staged_ck": "3c131c908ff4",
         },
         "2cff87ee285e": {
-            "aiter": "9ec4fd62fd48",
+            "aiter": "a936040cd0ab",
         },
         "f3d651567c57": {
-            "study": "b4064a888e48",
+            "study": "126fc64a53bb",
+        },
+        "e841e5cd0086": {
+            "fused": "df574bb3273c",
+            "fused_splitk_atomic": "df574bb3273c",
+            "fused_splitk_workspace": "df574bb3273c",
+        },
+        "4eee1cd26d37": {
+            "staged_triton": "de630f329dbf",
+        },
+        "74a31820b4fe": {
+            "staged_hip": "9f020264458c",
+        },
+        "d33fa8c34c04": {
+            "staged_ck": "3c131c908ff4",
+        },
+        "9ec4fd62fd48": {
+            "aiter": "a936040cd0ab",
+        },
+        "b4064a888e48": {
+            "study": "126fc64a53bb",
+        },
+        "1abaa661dc73": {
+            "staged_ck": "3c131c908ff4",
+        },
+        "c43bf5fdc460": {
+            "study": "126fc64a53bb",
         },
     }
 )

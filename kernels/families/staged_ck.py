@@ -13,10 +13,10 @@ from kernels.errors import InputError, UnavailableError
 from kernels.families.family import Family
 from kernels.families.sources import CODE_OBJECT_SOURCES
 from kernels.families.stages import HIP_QUANTIZE_RULES, Clear, HipQuantize, Quantize, Stage
+from kernels.launches.code_object import CodeObjectCoverage, launch_grid, prebuilt_kernel
 from kernels.launches.program import KernelCall
 from kernels.problem import GemmShape
 from kernels.rocm import code_objects
-from kernels.rocm.code_object_launch import CodeObjectCoverage, launch_grid, prebuilt_kernel
 from kernels.rocm.code_objects import accumulates_in_bf16, find_catalogue, lacking_code_objects, slice_elements
 
 

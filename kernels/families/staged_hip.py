@@ -21,7 +21,7 @@ from kernels.families.family import Family
 from kernels.families.sources import HIP_SOURCES
 from kernels.families.stages import HIP_QUANTIZE_RULES, HipQuantize, HipStage, Stage, Sum, cdiv, slices_buffer
 from kernels.launches.coverage import TileCoverage
-from kernels.launches.kernels import ArgumentType, HipKernel
+from kernels.launches.native import ArgumentType, HipKernel
 from kernels.launches.program import Buffer, KernelCall
 from kernels.problem import GemmShape
 

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Final
 from kernels.config import one_of
 from kernels.device import GFX950
 from kernels.launches.coverage import FlatCoverage, QuantizeCoverage, RowCoverage, TileCoverage
-from kernels.launches.kernels import HipKernel
+from kernels.launches.native import HipKernel
 from kernels.launches.program import Buffer, KernelCall, Program, Role
+from kernels.launches.triton_kernel import TritonKernel
 from kernels.mxfp4.layouts import padded_scale_shape
 from kernels.problem import BLOCK, GemmShape
 from kernels.rocm.compiler import lacking_compiler
@@ -133,7 +134,7 @@ class Quantize(Stage):
         """A tile a program."""
         tiles = cdiv(shape.M, self.BLOCK_M) * cdiv(shape.K, self.BLOCK_K)
         return KernelCall(
-            quantize_kernel,
+            TritonKernel(quantize_kernel),
             (tiles, 1, 1),
             {"a_ptr": "a", "codes_ptr": "a_codes", "scale_ptr": "a_scale", "M": shape.M, "stride_am": stride_am},
             {"K": shape.K, "BLOCK_M": self.BLOCK_M, "BLOCK_K": self.BLOCK_K,
@@ -164,7 +165,7 @@ class Round(Stage):
     def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
         """A tile a program."""
         return KernelCall(
-            round_kernel,
+            TritonKernel(round_kernel),
             (cdiv(shape.M, self.BLOCK_M) * cdiv(shape.K, self.BLOCK_K), 1, 1),
             {"a_ptr": "a", "values_ptr": "a_values", "M": shape.M, "stride_am": stride_am},
             {"K": shape.K, "BLOCK_M": self.BLOCK_M, "BLOCK_K": self.BLOCK_K,
@@ -223,7 +224,7 @@ class Clear(Stage):
         """A run of elements a program."""
         elements = shape.M * shape.N
         return KernelCall(
-            zero_kernel,
+            TritonKernel(zero_kernel),
             (cdiv(elements, ZERO_BLOCK), 1, 1),
             {"x_ptr": self.buffer, "elements": elements},
             {"BLOCK": ZERO_BLOCK, "WIDE_OFFSETS": is_wide(elements)},
@@ -266,7 +267,7 @@ class Gemm(Stage):
         row = {} if self.staged else {"stride_am": stride_am}
         quantise = {} if self.staged else {"QUANTIZER": tile.quantizer, "A_OPERAND": tile.a_operand}
         return KernelCall(
-            function,
+            TritonKernel(function),
             (cdiv(shape.M, tile.BLOCK_M) * cdiv(shape.N, tile.BLOCK_N), split_k, 1),
             {**a, "b_ptr": "b", "b_scale_ptr": "b_scale", "out_ptr": out, "M": shape.M, **row, "stride_om": shape.N},
             {"N": shape.N, "K": shape.K,
@@ -324,7 +325,7 @@ class Sum(Stage):
     def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
         """A tile a program."""
         return KernelCall(
-            reduce_kernel,
+            TritonKernel(reduce_kernel),
             (cdiv(shape.M, self.BLOCK_M) * cdiv(shape.N, self.BLOCK_N), 1, 1),
             {"slices_ptr": self.buffer, "out_ptr": "out", "M": shape.M, "stride_om": shape.N},
             {"N": shape.N, "SPLIT_K": self.slices, "BLOCK_M": self.BLOCK_M, "BLOCK_N": self.BLOCK_N,

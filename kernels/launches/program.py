@@ -6,12 +6,15 @@ The same :class:`Program` is launched on a device, compiled offline, and execute
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
+from kernels.device import DeviceKey
 from kernels.launches.coverage import Coverage
-from kernels.launches.kernels import LibraryKernel, NativeKernel
+
+if TYPE_CHECKING:
+    import torch
 
 ITEM_BYTES = {"bf16": 2, "fp32": 4, "u8": 1}  # Triton's names of element types
 Role = Literal["input", "workspace", "output"]
@@ -39,13 +42,89 @@ class Buffer:
         return math.prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
+Runner = Callable[..., object]  # launches the kernel; takes every argument of its source, in order
+
+
+@dataclass(frozen=True)
+class PointerSpec:
+    """What a compiler may assume of a pointer. Stands for a tensor in ``JITFunction.warmup``.
+
+    Args:
+        dtype: Of the elements.
+        bytes: From the first element that a kernel reaches to the last; below 2 GB the AMD backend uses 32-bit
+            buffer offsets.
+        aligned: Whether the address is a multiple of 16, which permits wide loads.
+    """
+
+    dtype: torch.dtype
+    bytes: int
+    aligned: bool
+
+    def data_ptr(self) -> int:
+        """Return an address with the alignment that holds: Triton asks tensors by this name."""
+        return 0 if self.aligned else self.dtype.itemsize
+
+    def ptr_range(self) -> int:
+        """Return the bytes: Triton's AMD backend asks by this name."""
+        return self.bytes
+
+
+@dataclass(frozen=True)
+class Built:
+    """What compiling for a cache on disk gave.
+
+    Args:
+        cached: Whether it was there.
+        lds_bytes: Shared memory of a workgroup; 0 where nobody says.
+    """
+
+    cached: bool = True
+    lds_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A kernel ready to be launched, and what it needs as its driver reports it.
+
+    Args:
+        name: Of the kernel.
+        run: Launches it on the stream that is current then.
+        registers: Of a lane; 0 where nobody says, as of a library.
+        spills: Registers that live in memory.
+        lds_bytes: Shared memory of a workgroup.
+    """
+
+    name: str
+    run: Runner
+    registers: int = 0
+    spills: int = 0
+    lds_bytes: int = 0
+
+
+class Kernel(Protocol):
+    """What a launch runs: of Triton, a HIP source, a code object, or a library's function."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    @property
+    def arg_names(self) -> tuple[str, ...]:
+        """Arguments in order."""
+
+    def build(self, call: KernelCall, pointers: Mapping[str, PointerSpec], device: DeviceKey) -> Built:
+        """Compile what ``call`` launches into the cache on disk, without a GPU."""
+
+    def load(self, call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Loaded:
+        """Compile what ``call`` launches for the current GPU, or fetch it, and load it."""
+
+
 @dataclass(frozen=True)
 class KernelCall:
     """One kernel launch.
 
     Args:
-        kernel: The ``triton.jit`` function, a :class:`~kernels.launches.kernels.NativeKernel`, or a
-            :class:`~kernels.launches.kernels.LibraryKernel`.
+        kernel: What is launched.
         grid: Workgroups in x, y, z.
         args: Run-time arguments in the kernel's order: a ``str`` names a buffer, an ``int`` is an i32.
         constexprs: Compile-time arguments.
@@ -53,7 +132,7 @@ class KernelCall:
         options: Launch options such as ``num_warps``; the ones a backend does not know are dropped at launch.
     """
 
-    kernel: Any  # of Triton: runtime.JITFunction, or InterpretedFunction under TRITON_INTERPRET=1
+    kernel: Kernel
     grid: tuple[int, int, int]
     args: Mapping[str, str | int]
     constexprs: Mapping[str, int | str | bool]
@@ -62,13 +141,8 @@ class KernelCall:
 
     @property
     def name(self) -> str:
-        """Name of the kernel function."""
-        return str(self.kernel.__name__ if self.is_triton else self.kernel.name)
-
-    @property
-    def is_triton(self) -> bool:
-        """Whether Triton makes the kernel."""
-        return not isinstance(self.kernel, (NativeKernel, LibraryKernel))
+        """Name of the kernel."""
+        return self.kernel.name
 
     @property
     def workgroups(self) -> int:

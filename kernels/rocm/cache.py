@@ -23,12 +23,12 @@ from filelock import FileLock
 from kernels.device import GFX950
 from kernels.disk import default_cache, replace_file, writable_cache
 from kernels.errors import InputError, TimedOutError
-from kernels.launches.kernels import HipKernel
 from kernels.rocm.compiler import (
     SOURCES,
     HipBuild,
     HipCompileError,
     HipCompiler,
+    HipSource,
     assemble,
     build_key,
     compile_hip,
@@ -54,7 +54,7 @@ class HipCache:
 
     def build(
         self,
-        kernel: HipKernel,
+        kernel: HipSource,
         arch: str = GFX950.arch,
         compiler: HipCompiler | None = None,
         log: Path | None = None,
@@ -75,7 +75,7 @@ class HipCache:
 
         return _result(self.load(key) or self._writable()._make(key, make))
 
-    def code_object(self, kernel: HipKernel, arch: str = GFX950.arch, compiler: HipCompiler | None = None) -> bytes:
+    def code_object(self, kernel: HipSource, arch: str = GFX950.arch, compiler: HipCompiler | None = None) -> bytes:
         """The ELF of :meth:`build`, assembled from its text; raises as that does."""
         compiler = compiler or find_compiler()
         build = self.build(kernel, arch, compiler)

@@ -19,12 +19,11 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from kernels.device import GFX950
 from kernels.disk import RunFolder
 from kernels.errors import CompileError, InputError, KernelError, TimedOutError, before_cure
-from kernels.launches.kernels import HipKernel
 from kernels.rocm.toolchain import LLVM_OLDEST, llvm_tools, rocm_tools, said
 
 COMPILER_VARIABLE: Final = "MXFP4_HIP_COMPILER"  # path or name of the hipcc or clang to use
@@ -55,6 +54,22 @@ _DIAGNOSTICS: Final = (
     r"()(?:fatal )?error: (?:error in backend: )?(.*)",
     r"()(LLVM ERROR: .*|Assertion .* failed.*|.*undefined (?:symbol|hidden symbol): .*)",
 )
+
+
+class HipSource(Protocol):
+    """What is compiled; :class:`kernels.launches.native.HipKernel` is one."""
+
+    @property
+    def name(self) -> str:
+        """Symbol of the kernel function."""
+
+    @property
+    def source(self) -> str:
+        """File name in ``kernels/hip``."""
+
+    @property
+    def defines(self) -> Mapping[str, int]:
+        """Preprocessor constants."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +178,7 @@ def probe_compiler(command: str) -> HipCompiler | None:
 
 
 def build_key(
-    kernel: HipKernel, arch: str = GFX950.arch, compiler: HipCompiler | None = None, folder: Path = SOURCES
+    kernel: HipSource, arch: str = GFX950.arch, compiler: HipCompiler | None = None, folder: Path = SOURCES
 ) -> str:
     """SHA-256, in hexadecimal, of all that decides a build: sources with what they include, macros, compiler, flags.
 
@@ -199,7 +214,7 @@ def read_sources(name: str, folder: Path = SOURCES) -> dict[str, bytes]:
 
 
 def compile_hip(
-    kernel: HipKernel,
+    kernel: HipSource,
     arch: str = GFX950.arch,
     compiler: HipCompiler | None = None,
     log: Path | None = None,
@@ -271,7 +286,7 @@ def _written(path: Path, what: str) -> bytes:
         raise KernelError(f"{what}: the compiler reports success but wrote no {path.name}") from error
 
 
-def _arguments(kernel: HipKernel, arch: str) -> tuple[str, ...]:
+def _arguments(kernel: HipSource, arch: str) -> tuple[str, ...]:
     defines = (f"-D{name}={value}" for name, value in sorted(kernel.defines.items()))
     return (*FLAGS, f"--offload-arch={arch}", *defines)
 

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import triton
 
-from kernels.errors import InputError
-from kernels.launches.kernels import HipKernel, NativeKernel, PrebuiltKernel
+from kernels.rocm.arguments import Packer
 from kernels.rocm.cache import HipCache
 from kernels.rocm.runtime import ArgumentBuffer, HipFunction, HipRuntime, hip_runtime
 
 CurrentStream = Callable[[int], int]  # handle of the current stream of the GPU with this index
 
 
-def load_native(kernel: NativeKernel, runtime: HipRuntime | None = None, builds: HipCache | None = None) -> HipFunction:
+class Loadable(Protocol):
+    """A kernel of a code object; :class:`kernels.launches.native.NativeKernel` is one."""
+
+    @property
+    def name(self) -> str:
+        """Symbol of the kernel function."""
+
+    @property
+    def threads(self) -> int:
+        """Of a workgroup."""
+
+    def packer(self) -> Packer:
+        """What writes the kernel-argument buffer."""
+
+    def code_object(self, builds: HipCache) -> bytes:
+        """ELF that holds it."""
+
+
+def load_native(kernel: Loadable, runtime: HipRuntime | None = None, builds: HipCache | None = None) -> HipFunction:
     """``kernel``, built if it has to be, loaded on the current GPU.
 
     Args:
@@ -28,31 +45,20 @@ def load_native(kernel: NativeKernel, runtime: HipRuntime | None = None, builds:
         InputError: There is no compiler, or a file is missing.
         HipError: The GPU does not take it.
     """
-    return (runtime or hip_runtime()).load(code_object(kernel, builds or HipCache()), kernel.name)
-
-
-def code_object(kernel: NativeKernel, builds: HipCache) -> bytes:
-    """ELF that holds ``kernel``; raises as :func:`load_native`."""
-    if isinstance(kernel, HipKernel):
-        return builds.code_object(kernel)
-    assert isinstance(kernel, PrebuiltKernel)
-    try:
-        return kernel.path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{kernel.path}: {error.strerror}; reinstall AITER") from error
+    return (runtime or hip_runtime()).load(kernel.code_object(builds or HipCache()), kernel.name)
 
 
 def native_runner(
-    kernel: NativeKernel,
+    kernel: Loadable,
     grid: tuple[int, int, int],
     runtime: HipRuntime | None = None,
     builds: HipCache | None = None,
     current_stream: CurrentStream | None = None,
-) -> Callable[..., None]:
-    """Load ``kernel`` on the current GPU; the result launches it there, on the stream that is current when it runs.
+) -> tuple[Callable[..., None], HipFunction]:
+    """Load ``kernel`` on the current GPU: what launches it there, on the stream that is current then, and its code.
 
-    It takes an address or an integer for each argument, in order, and does nothing but pack them and launch, so
-    a graph can capture it. Threads may share it.
+    The launcher takes an address or an integer for each argument, in order, and does nothing but pack them and launch,
+    so a graph can capture it. Threads may share it.
 
     Args:
         kernel: What to launch.
@@ -84,4 +90,4 @@ def native_runner(
         launch(stream_of(device), arguments)
         free.append(arguments)
 
-    return run
+    return run, function

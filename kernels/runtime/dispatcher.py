@@ -12,16 +12,16 @@ from kernels.errors import InputError
 from kernels.families.defaults import default_choice
 from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
-from kernels.runtime import interpreter
 from kernels.runtime.graphs import GraphCache, Pointers
 from kernels.runtime.operands import Operands, check_apart, check_shuffled, operands
 from kernels.runtime.plan import LIMIT_BYTES
 from kernels.runtime.planner import Choice, Planned, Planner, Statistics
-from kernels.runtime.runner import Compile, compile_call, interpret_call
+from kernels.runtime.runner import MakeRunner, make_runner
 from kernels.tables import Lookup, lookup
 from kernels.tables.misses import MissRecorder
 from kernels.tables.rows import TunedTable
 from kernels.tables.sources import TableSource
+from kernels.triton import interpreter
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Dispatcher:
         deterministic_only: Pass over rows whose result may differ in the last bit between runs.
         sources: The files that ``table`` was read from, and those that serve another device.
         misses: Where shapes without a row are recorded.
-        compile_call: Makes runners; default: the compiler, or the interpreter where it was switched on.
+        make: Makes runners; default: the compiler, or the interpreter where it was switched on.
         workspace_limit_bytes: Of one call; a product that needs more is computed in parts.
         graphs: Captured products; default: of the GPU's runtime.
     """
@@ -44,7 +44,7 @@ class Dispatcher:
     deterministic_only: bool = False
     sources: tuple[TableSource, ...] = ()
     misses: MissRecorder | None = None
-    compile_call: Compile | None = None
+    make: MakeRunner | None = None
     workspace_limit_bytes: int = LIMIT_BYTES
     graphs: GraphCache = field(default_factory=GraphCache)
     _planner: Planner = field(init=False)
@@ -52,10 +52,9 @@ class Dispatcher:
 
     def __post_init__(self) -> None:
         """Make the planner."""
-        compiler = self.compile_call or (interpret_call if interpreter.interpreting() else compile_call)
-        planner = Planner(self.device, self.choose, compiler, self.workspace_limit_bytes, self.misses)
+        planner = Planner(self.device, self.choose, self.make or make_runner, self.workspace_limit_bytes, self.misses)
         object.__setattr__(self, "_planner", planner)
-        object.__setattr__(self, "_needs_gpu", compiler is compile_call)
+        object.__setattr__(self, "_needs_gpu", self.make is None and not interpreter.interpreting())
 
     def choose(self, shape: GemmShape) -> Choice:
         """The table's row for ``shape``, or the default where there is none; what ``gemm`` runs."""

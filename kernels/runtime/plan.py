@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+import torch
 
 from kernels.config import KernelConfig
 from kernels.families import FAMILIES
-from kernels.launches.program import Buffer, KernelCall, Program
+from kernels.launches.program import Buffer, KernelCall, Loaded, PointerSpec, Program, Runner
 from kernels.problem import GemmShape
-from kernels.runtime.runner import TORCH_DTYPES, Compile, PointerSpec, Runner
+from kernels.runtime.runner import TORCH_DTYPES, MakeRunner, settle_cache_keys, spec_of
 
 CALLER = ("a", "b", "b_scale", "out")  # the tensors of a call; the workspace allocation follows as the fifth
 WORKSPACE = len(CALLER)
@@ -59,7 +61,7 @@ class Plan:
     launches: tuple[Launch, ...]
     workspace_bytes: int
 
-    def run(self, addresses: Addresses) -> None:
+    def run(self, addresses: Sequence[int]) -> None:
         """Launch on the current stream."""
         for launch in self.launches:
             arguments = launch.arguments.copy()
@@ -68,11 +70,47 @@ class Plan:
             launch.run(*arguments)
 
 
+@dataclass(frozen=True)
+class LoadedProgram:
+    """A program on the GPU whose buffers are tensors that the caller gives, workspaces included.
+
+    Args:
+        program: What was loaded.
+        kernels: One a launch.
+    """
+
+    program: Program
+    kernels: tuple[Loaded, ...]
+    plan: Plan
+
+    def run(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Launch on the current stream; ``tensors`` are as those that it was loaded for."""
+        self.plan.run([tensors[buffer.name].data_ptr() for buffer in self.program.buffers])
+
+
+def load_program(program: Program, tensors: Mapping[str, torch.Tensor]) -> LoadedProgram:
+    """Compile and load every kernel of ``program``, or interpret it.
+
+    Args:
+        program: What to run.
+        tensors: One tensor a buffer, by name, with at least the buffer's extents.
+
+    Raises:
+        Exception: As :func:`kernels.runtime.runner.make_runner`.
+    """
+    settle_cache_keys()
+    pointers = {buffer.name: spec_of(tensors[buffer.name]) for buffer in program.buffers}
+    places = {buffer.name: (index, 0) for index, buffer in enumerate(program.buffers)}
+    kernels = tuple(call.kernel.load(call, pointers) for call in program.calls)
+    launches = (_launch(call, places, kernel.run) for call, kernel in zip(program.calls, kernels, strict=True))
+    return LoadedProgram(program, kernels, Plan(tuple(launches), 0))
+
+
 LIMIT_BYTES = 512 << 20  # of one call: a product that needs more is computed in parts, some rows of C at a time
 
 
 def build_plan(
-    family: str, config: KernelConfig, inputs: Inputs, compile_call: Compile, limit_bytes: int = LIMIT_BYTES
+    family: str, config: KernelConfig, inputs: Inputs, make: MakeRunner, limit_bytes: int = LIMIT_BYTES
 ) -> Plan:
     """Compile and arrange what ``config`` needs.
 
@@ -80,11 +118,11 @@ def build_plan(
         family: Name in ``FAMILIES``.
         config: Legal for the shape.
         inputs: Shape, stride and alignment.
-        compile_call: Makes a runner of a launch.
+        make: Makes a runner of a launch.
         limit_bytes: Bound of the workspace; beyond it rows are computed in parts.
 
     Raises:
-        Exception: Whatever ``compile_call`` raises.
+        Exception: Whatever ``make`` raises.
     """
     M, N, K = inputs.shape.M, inputs.shape.N, inputs.shape.K
 
@@ -97,17 +135,17 @@ def build_plan(
     for first in range(0, M, step):
         part = program(min(step, M - first))
         before = {"a": first * inputs.stride_am * BF16_BYTES, "out": first * N * BF16_BYTES}
-        launches += _launches(part, before, inputs, compile_call)
+        launches += _launches(part, before, inputs, make)
         workspace_bytes = max(workspace_bytes, layout(part.workspaces).bytes)
     return Plan(tuple(launches), workspace_bytes)
 
 
-def _launches(program: Program, before: Mapping[str, int], inputs: Inputs, compile_call: Compile) -> list[Launch]:
+def _launches(program: Program, before: Mapping[str, int], inputs: Inputs, make: MakeRunner) -> list[Launch]:
     """Launches of one part, whose rows begin ``before`` bytes after the start of A and of C."""
     places = {name: (index, before.get(name, 0)) for index, name in enumerate(CALLER)}
     places |= {name: (WORKSPACE, offset) for name, offset in layout(program.workspaces).offsets.items()}
     pointers = _pointers(program, inputs)
-    return [_launch(call, places, compile_call(call, pointers)) for call in program.calls]
+    return [_launch(call, places, make(call, pointers)) for call in program.calls]
 
 
 def _launch(call: KernelCall, places: Mapping[str, tuple[int, int]], run: Runner) -> Launch:

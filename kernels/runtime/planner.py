@@ -18,7 +18,7 @@ from kernels.errors import KernelError
 from kernels.families.defaults import default_choice, smallest_choice
 from kernels.problem import GemmShape
 from kernels.runtime.plan import Inputs, Plan, build_plan
-from kernels.runtime.runner import Compile
+from kernels.runtime.runner import MakeRunner
 from kernels.tables import How, Lookup
 from kernels.tables.misses import MissRecorder
 
@@ -88,7 +88,7 @@ class Planner:
     Args:
         device: What the plans are for.
         choose: Answers which configuration serves a shape.
-        compile_call: Makes runners.
+        make: Makes runners.
         limit_bytes: Of the workspace of a call.
         misses: Where shapes without a row are recorded.
         max_plans: How many to keep.
@@ -96,7 +96,7 @@ class Planner:
 
     device: DeviceKey
     choose: Callable[[GemmShape], Choice]
-    compile_call: Compile
+    make: MakeRunner
     limit_bytes: int
     misses: MissRecorder | None = None
     max_plans: int = MAX_PLANS
@@ -167,7 +167,7 @@ class Planner:
         yield Choice(*smallest_choice(self.device), choice.lookup)
 
     def _compile(self, choice: Choice, inputs: Inputs) -> Planned:
-        plan = build_plan(choice.family, choice.config, inputs, self.compile_call, self.limit_bytes)
+        plan = build_plan(choice.family, choice.config, inputs, self.make, self.limit_bytes)
         row = choice.lookup.row
         only_device = torch.cuda.device_count() < 2
         return Planned(plan, choice, row is not None and row.graph, only_device)

@@ -1,6 +1,6 @@
 """Compile ahead of the GPU: fill Triton's cache on disk, in processes that see no GPU, with what a launch looks up.
 
-The launcher's own path is taken (``JITFunction.warmup``) on tensors without storage, under a driver that only
+The launcher's own path is taken (``JITFunction.warmup``) on descriptions of the pointers, under a driver that only
 knows the target, so that types, alignments and options are decided by the same code as at launch. Triton's cache
 is keyed on nothing else.
 """
@@ -8,22 +8,16 @@ is keyed on nothing else.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime.errors import OutOfResources
 
 from kernels.device import DeviceKey
-from kernels.errors import CompileError, InputError, ResourceLimitError, UnavailableError
-from kernels.launches.kernels import HipKernel
-from kernels.launches.program import KernelCall, Program
-from kernels.rocm.cache import HipCache
-from kernels.rocm.compiler import build_key, find_compiler
-from kernels.runtime.runner import TORCH_DTYPES, backend_options, settle_cache_keys
+from kernels.errors import CompileError, ResourceLimitError
+from kernels.launches.program import PointerSpec, Program
+from kernels.runtime.runner import TORCH_DTYPES, settle_cache_keys
 from search.workers.compiler_output import COMPILER_ERRORS, REASON_LENGTH, captured_stderr, diagnostic_line, written
 
 
@@ -89,46 +83,16 @@ def compile_ahead(program: Program, device: DeviceKey) -> Compiled:
         ResourceLimitError: A kernel needs more than the target has.
     """
     start_s = time.perf_counter()
-    tensors = {b.name: torch.empty(b.shape, dtype=TORCH_DTYPES[b.dtype], device="meta") for b in program.buffers}
-    hits: list[bool] = []
-    calls = [call for call in program.calls if call.is_triton]
-    listener = triton.knobs.compilation.listener
-    triton.knobs.compilation.listener = lambda *, cache_hit, **rest: hits.append(cache_hit)
+    pointers = {b.name: PointerSpec(TORCH_DTYPES[b.dtype], b.bytes, aligned=True) for b in program.buffers}
     with captured_stderr() as said:
         try:
-            hits += [_build(call, device) for call in program.calls if isinstance(call.kernel, HipKernel)]
-            kernels = [_warm_up(call, tensors, device) for call in calls]
+            built = [call.kernel.build(call, pointers, device) for call in program.calls]
         except OutOfResources as error:
             raise ResourceLimitError(_innermost(error)) from error
         except COMPILER_ERRORS as error:
             raise CompileError(diagnostic_line(written(said)) or _innermost(error)) from error
-        finally:
-            triton.knobs.compilation.listener = listener
-    shared = max((int(kernel.metadata.shared) for kernel in kernels), default=0)
-    return Compiled(time.perf_counter() - start_s, all(hits), len(program.calls), shared)
-
-
-def _build(call: KernelCall, device: DeviceKey) -> bool:
-    """Build a HIP kernel into the cache that its loader asks; whether it was there.
-
-    Raises:
-        UnavailableError: There is no compiler.
-        InputError: The cache cannot be written, or the compiler is gone: no fault of this candidate.
-    """
-    builds = HipCache()
-    try:
-        compiler = find_compiler()
-    except InputError as error:
-        raise UnavailableError(str(error)) from error
-    cached = builds.load(build_key(call.kernel, device.arch, compiler)) is not None
-    builds.code_object(call.kernel, device.arch, compiler)
-    return cached
-
-
-def _warm_up(call: Any, tensors: Mapping[str, torch.Tensor], device: DeviceKey) -> Any:
-    arguments = {name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()}
-    options = backend_options(call.options, amd=device.is_amd)
-    return call.kernel.warmup(**arguments, **call.constexprs, **options, grid=call.grid)
+    shared = max(one.lds_bytes for one in built)
+    return Compiled(time.perf_counter() - start_s, all(one.cached for one in built), len(built), shared)
 
 
 def _innermost(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from kernels.mxfp4.numerics import quantize
 from kernels.mxfp4.reference import ErrorReport, mxfp4_gemm_reference
 from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import BLOCK, GemmShape
+from kernels.runtime.plan import LoadedProgram
 from kernels.runtime.runner import allocate
 from search.device.gpu import Gpu, ReplayDiffersError
 from search.device.timing import Launch
@@ -26,7 +27,7 @@ REPEATS = 3  # further runs whose bits are compared with the first
 
 
 def check(
-    program: Program, inputs: Sequence[CheckedInput], working: Tensors, gpu: Gpu, facts: dict[str, Value]
+    loaded: LoadedProgram, inputs: Sequence[CheckedInput], working: Tensors, gpu: Gpu, facts: dict[str, Value]
 ) -> bool:
     """Compare with the references from poisoned outputs and workspaces; whether every run gave the same bits.
 
@@ -35,19 +36,19 @@ def check(
     """
     start_s = time.perf_counter()
     for given in inputs:
-        out = _run_poisoned(program, given, working, gpu)
-        report = judge_result(out[given.rows], given.reference, given.bound(program))
+        out = _run_poisoned(loaded, given, working, gpu)
+        report = judge_result(out[given.rows], given.reference, given.bound(loaded.program))
         facts |= {"max_rel_error": report.max_rel, "mismatches": report.mismatches}
         _reject_wrong(report, bool(out.isfinite().all()))
     first = out.clone()
-    same = all(torch.equal(_run_poisoned(program, inputs[-1], working, gpu), first) for _ in range(REPEATS))
+    same = all(torch.equal(_run_poisoned(loaded, inputs[-1], working, gpu), first) for _ in range(REPEATS))
     facts["check_s"] = time.perf_counter() - start_s
     return same
 
 
-def _run_poisoned(program: Program, given: CheckedInput, working: Tensors, gpu: Gpu) -> torch.Tensor:
+def _run_poisoned(loaded: LoadedProgram, given: CheckedInput, working: Tensors, gpu: Gpu) -> torch.Tensor:
     poison(working)
-    gpu.launch(program, given.tensors | working)
+    gpu.launch(loaded, given.tensors | working)
     gpu.synchronize()
     return working["out"]
 

@@ -20,13 +20,11 @@ from kernels.errors import (
     InputError,
     KernelError,
     ResourceLimitError,
-    UnavailableError,
 )
-from kernels.launches.kernels import LibraryKernel, NativeKernel
-from kernels.launches.program import KernelCall, Program
-from kernels.rocm.loader import load_native
+from kernels.launches.program import Program
 from kernels.rocm.runtime import HipError, rocm_version
-from kernels.runtime.runner import backend_options, launch, settle_cache_keys
+from kernels.runtime.plan import LoadedProgram, load_program
+from kernels.runtime.runner import settle_cache_keys
 from search.device.absence import C_CURE
 from search.device.inventory import GpuFacts, facts_of
 from search.device.peaks import last_level_cache_bytes
@@ -36,7 +34,6 @@ from search.device.timing import Launch, TimingDevice
 
 # An event of HIP is a barrier with a release of the whole system, some microseconds. Source: clr, hip_event.cpp.
 HIP_SAMPLE_US = 1500.0
-KERNELS_KEPT = 200  # compiled variants of one kernel that stay in memory, up to 1 MB each
 # In what ROCr writes before it aborts the process. Source: ROCR-Runtime, runtime.cpp and amd_gpu_agent.cpp.
 FAULT_MARKS = ("Memory access fault", "HW Exception", "HSA_STATUS_ERROR")
 REASON_LENGTH = 300  # characters kept of a driver's message
@@ -60,23 +57,6 @@ class ReplayDiffersError(GpuFaultError):
     ROCm 7.2.0 to 7.2.3 corrupt the graphs of some processes, 7.2.4 was seen to read stale memory. Source:
     https://github.com/ROCm/clr/issues/279, https://github.com/ROCm/hip/issues/3902.
     """
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What one kernel needs, as the driver reports it once its code is loaded.
-
-    Args:
-        name: Of the kernel.
-        registers: A lane; 0 where nobody says, as of a library.
-        spills: Registers that live in memory.
-        lds_bytes: Shared memory of a workgroup.
-    """
-
-    name: str
-    registers: int
-    spills: int
-    lds_bytes: int
 
 
 @dataclass(frozen=True)
@@ -110,12 +90,12 @@ class Gpu(TimingDevice, Protocol):
         """What it is."""
         ...
 
-    def load(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> list[Loaded]:
-        """Compile (or fetch from Triton's cache) and load every kernel of ``program``."""
+    def load(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> LoadedProgram:
+        """Compile (or fetch from a cache) and load every kernel of ``program``."""
         ...
 
-    def launch(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Queue every call of ``program``."""
+    def launch(self, loaded: LoadedProgram, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Queue every launch of it."""
         ...
 
     def state(self) -> GpuState:
@@ -136,37 +116,22 @@ class TorchGpu:
         """What it is."""
         return _first_gpu()
 
-    def load(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> list[Loaded]:
+    def load(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> LoadedProgram:
         """Compile and load every kernel of ``program``.
 
         Raises:
             KernelError: The compiler refuses it, or it needs more than the GPU has.
         """
-        for call in program.calls:
-            if call.is_triton:
-                _forget_old(call)
-        return [self._load(call, tensors) for call in program.calls]
-
-    def _load(self, call: KernelCall, tensors: Mapping[str, torch.Tensor]) -> Loaded:
-        if isinstance(call.kernel, LibraryKernel):
-            call.kernel.prepare()
-            return Loaded(call.name, 0, 0, 0)
-        if isinstance(call.kernel, NativeKernel):
-            return _load_native(call)
-        arguments = {name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()}
-        options = backend_options(call.options, amd=torch.version.hip is not None)
         try:
-            kernel = call.kernel.warmup(**arguments, **call.constexprs, **options, grid=call.grid)
-            kernel._init_handles()
+            return load_program(program, tensors)
         except OutOfResources as error:
             raise ResourceLimitError(one_line(error)) from error
         except TritonError as error:
             raise CompileError(one_line(error)) from error
-        return Loaded(call.name, int(kernel.n_regs), int(kernel.n_spills), int(kernel.metadata.shared))
 
-    def launch(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Queue every call of ``program`` on the current stream."""
-        launch(program, tensors)
+    def launch(self, loaded: LoadedProgram, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Queue every launch on the current stream, as the dispatcher's plans do."""
+        loaded.run(tensors)
 
     def synchronize(self) -> None:
         """Wait until everything queued has run; a fault of a kernel shows here."""
@@ -220,22 +185,6 @@ def start_driver() -> None:
         if "C compiler" not in str(error):
             raise
         raise InputError(f"Triton's launcher cannot be compiled: {one_line(error)}; {C_CURE}") from error
-
-
-def _load_native(call: KernelCall) -> Loaded:
-    """Build and load; scratch is counted in registers of 4 bytes a lane."""
-    try:
-        found = load_native(call.kernel)
-    except InputError as error:
-        raise UnavailableError(one_line(error)) from error
-    return Loaded(call.name, found.registers, found.scratch_bytes // 4, found.lds_bytes)
-
-
-def _forget_old(call: KernelCall) -> None:
-    """Triton keeps every variant that it ever compiled; a sweep of thousands would fill the memory."""
-    caches = call.kernel.device_caches
-    if any(len(variants) > KERNELS_KEPT for variants, *_ in caches.values()):
-        caches.clear()
 
 
 @cache

@@ -14,8 +14,9 @@ import torch
 from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.families.defaults import default_choice
-from kernels.launches.program import Program
+from kernels.launches.program import Loaded, Program
 from kernels.problem import GemmShape
+from kernels.runtime.plan import LoadedProgram
 from search.device.check import (
     SEEDS,
     CheckedInput,
@@ -28,7 +29,7 @@ from search.device.check import (
     set_bytes,
     working_tensors,
 )
-from search.device.gpu import Gpu, GpuFaultError, Loaded, Origin, TorchGpu, kernel_error
+from search.device.gpu import Gpu, GpuFaultError, Origin, TorchGpu, kernel_error
 from search.device.peaks import floor_us, roofline_us
 from search.device.product import protocol_on
 from search.device.served import dispatcher_launch
@@ -147,13 +148,14 @@ def _judge(task: MeasureTask, gpu: Gpu, facts: dict[str, Value]) -> Timing:
     program = FAMILIES[candidate.family].program(shape, candidate.config)
     inputs = inputs_of(shape, gpu)
     working = working_tensors(program, gpu.torch_device)
-    facts |= _loaded_facts(gpu.load(program, inputs[0].tensors | working))
-    checked = check(program, inputs, working, gpu, facts)
+    loaded = gpu.load(program, inputs[0].tensors | working)
+    facts |= _loaded_facts(loaded.kernels)
+    checked = check(loaded, inputs, working, gpu, facts)
     facts["deterministic"] = checked and FAMILIES[candidate.family].is_deterministic(candidate.config)
     key = gpu.origin().device
     facts["roofline_us"] = roofline_us(shape, key)
     exact = bool(facts["deterministic"])
-    timing = time_program(program, shape, gpu, task.protocol, working=working, best_us=task.best_us, exact=exact)
+    timing = time_program(loaded, shape, gpu, task.protocol, working=working, best_us=task.best_us, exact=exact)
     check_floor(timing, floor_us(shape, key, cold=task.protocol.cold))
     return timing
 
@@ -173,7 +175,7 @@ def rotation_of(shape: GemmShape, gpu: Gpu, protocol: TimingProtocol) -> tuple[T
 
 
 def time_program(
-    program: Program,
+    loaded: LoadedProgram,
     shape: GemmShape,
     gpu: Gpu,
     protocol: TimingProtocol,
@@ -182,14 +184,14 @@ def time_program(
     best_us: float | None,
     exact: bool,
 ) -> Timing:
-    """Time of ``program``, which has run before; its workspaces are those of ``working``.
+    """Time of ``loaded``, which has run before; its workspaces are those of ``working``.
 
     Raises:
         ReplayDiffersError: What is timed is not what was checked; ``exact`` as in :func:`check_replay`.
     """
     sets = rotation_of(shape, gpu, protocol)
     shared = {name: tensor for name, tensor in working.items() if name != "out"}
-    launches = [partial(gpu.launch, program, one | shared) for one in sets]
+    launches = [partial(gpu.launch, loaded, one | shared) for one in sets]
     graph, count = captured(launches, sets, gpu, protocol, exact=exact)
     host_us = host_launch_us(gpu, launches[0])
     timing = sample_until_sure(partial(gpu.replay_us, graph), protocol, count, best_us=best_us)
@@ -275,7 +277,8 @@ def launches_of(candidate: Candidate, sets: Sequence[Tensors], gpu: Gpu) -> list
     """Launches of ``candidate``, one a set, that share workspaces."""
     program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)
     shared = {b.name: t for b, t in zip(program.workspaces, _workspaces(program, gpu), strict=True)}
-    return [partial(gpu.launch, program, one | shared) for one in sets]
+    loaded = gpu.load(program, sets[0] | shared)
+    return [partial(gpu.launch, loaded, one | shared) for one in sets]
 
 
 def _workspaces(program: Program, gpu: Gpu) -> list[torch.Tensor]:

@@ -14,7 +14,6 @@ from triton.runtime.jit import KernelInterface
 from kernels.device import GFX950
 from kernels.errors import InputError
 from kernels.families import FAMILIES
-from kernels.families.sources import TRITON_SOURCES
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
 from kernels.tables.rows import TunedTable
@@ -83,13 +82,14 @@ def render_submission(table: TunedTable) -> str:
         why = first if len(missing) == 1 else f"sweep {' '.join(map(str, missing))} and export"
         raise InputError(f"no row for {', '.join(map(str, missing))}: {why}")
     for shape, choice in chosen.items():
-        if FAMILIES[choice.family].sources != TRITON_SOURCES:
+        if not FAMILIES[choice.family].is_triton:
             raise InputError(_foreign(f"{choice.family} of {shape}"))
     programs = {shape: FAMILIES[choice.family].program(shape, choice.config) for shape, choice in chosen.items()}
     sources = _Sources()
     for shape, program in programs.items():
         for call in program.calls:
-            sources.add(call.kernel, f"{chosen[shape].family} of {shape}")
+            kernel: Any = call.kernel
+            sources.add(kernel.function, f"{chosen[shape].family} of {shape}")
     entries = "".join(_entry(shape, chosen[shape], program) for shape, program in programs.items())
     legend = (
         "# (M, N, K): workspaces, launches of (kernel, grid, arguments, constants, options); a text names a tensor\n"

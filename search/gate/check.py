@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 from kernels.errors import WrongResultError
 from kernels.launches.coverage import GridIndex
-from kernels.launches.kernels import NativeKernel, PrebuiltKernel
+from kernels.launches.native import NativeKernel
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
 from kernels.wording import counted
 from search.gate.sample import Sample, needs_nan_first, take_sample
 from search.gfx950.code.calls import CompiledCall
-from search.gfx950.code.rocm import loaded_code_object
 from search.gfx950.simulator import Buffer as SimulatorBuffer
 from search.gfx950.simulator import (
     Histogram,
@@ -26,7 +25,6 @@ from search.gfx950.simulator import (
     Launch,
     SimulationError,
     SimulationResult,
-    load_assembly,
     simulate,
 )
 from search.gfx950.simulator.launch import DEFAULT_BUDGET, Packer
@@ -130,7 +128,7 @@ def _run(
 ) -> SimulationResult:
     call = one.call
     arguments = {name: memory[value] if isinstance(value, str) else value for name, value in call.args.items()}
-    pack = _packer(call) if isinstance(call.kernel, NativeKernel) else None
+    pack = _packer(call, call.kernel) if isinstance(call.kernel, NativeKernel) else None
     launch = Launch(arguments, call.grid, (64 * one.waves, 1, 1), one.lds_bytes, pack)
     result = simulate(one.kernel, launch, workgroups, budget)
     if result.findings:
@@ -140,14 +138,13 @@ def _run(
     return result
 
 
-def _packer(call: KernelCall) -> Packer:
+def _packer(call: KernelCall, kernel: NativeKernel) -> Packer:
     """The argument buffer as the launcher of the native kernel packs it."""
     integers = {name: value for name, value in call.args.items() if isinstance(value, int)}
 
     def pack(addresses: Mapping[str, int]) -> bytes:
         pointers = {name: addresses[name] for name in call.args if name not in integers}
-        packed: bytes = call.kernel.pack({**integers, **pointers})
-        return packed
+        return kernel.pack({**integers, **pointers})
 
     return pack
 
@@ -159,12 +156,6 @@ def load_calls(compiled: Sequence[CompiledCall]) -> list[SimulatedCall]:
         SimulatorLimitError: The code has an instruction that is not modelled.
     """
     try:
-        return [SimulatedCall(one.call, _loaded(one), one.kernel.num_warps, one.kernel.lds_bytes) for one in compiled]
+        return [SimulatedCall(one.call, one.decoded(), one.kernel.num_warps, one.kernel.lds_bytes) for one in compiled]
     except SimulationError as error:
         raise SimulatorLimitError(f"not checked: {error}") from error
-
-
-def _loaded(one: CompiledCall) -> Kernel:
-    if isinstance(one.call.kernel, PrebuiltKernel):
-        return loaded_code_object(one.call.kernel)
-    return load_assembly(one.kernel.assembly)

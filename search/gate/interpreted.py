@@ -26,8 +26,8 @@ from kernels.families import FAMILIES
 from kernels.launches.coverage import GridIndex
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
-from kernels.runtime import interpreter
-from kernels.runtime.runner import TORCH_DTYPES, launch_call
+from kernels.runtime.runner import TORCH_DTYPES, run_call
+from kernels.triton import interpreter
 from search.evaluation import Candidate, Evaluation, Outcome, Value
 from search.gate.sample import Sample, take_sample
 
@@ -99,10 +99,10 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
     shape, family = GemmShape(*question["shape"]), FAMILIES[question["family"]]
     facts: dict[str, Value] = {"checked_on": "interpreter"}
     try:
-        program = family.program(shape, family.config(question["config"]))
-        foreign = [call.name for call in program.calls if not call.is_triton]
-        if foreign:
-            raise UnavailableError(f"{foreign[0]} is no Triton kernel, which the interpreter could run")
+        config = family.config(question["config"])
+        if not all(stage.FUNCTIONS for stage in family.launched(config)):
+            raise UnavailableError(f"{family.name} launches what is no Triton kernel, which the interpreter could run")
+        program = family.program(shape, config)
         sample = take_sample(program, shape, extreme=False)
         interpret(program, sample)
         facts["max_rel_error"] = sample.compare(rounded=False)
@@ -121,7 +121,7 @@ def interpret(program: Program, sample: Sample) -> None:
         tensors[buffer.name] = torch.from_numpy(np.asarray(array)).view(TORCH_DTYPES[buffer.dtype])
     for call, workgroups in zip(program.calls, sample.workgroups, strict=True):
         with _only(call, workgroups) as fewer:
-            launch_call(fewer, tensors)
+            run_call(fewer, tensors)
 
 
 @contextmanager

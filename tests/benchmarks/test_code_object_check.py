@@ -12,9 +12,9 @@ import torch
 from native_checks import CheckedRun, Operands, Tile, code_object_run_checked, random_operands
 
 from kernels.errors import InputError, WrongResultError
+from kernels.launches.code_object import CodeObjectCoverage, launch_grid
 from kernels.mxfp4.reference import mxfp4_gemm_reference
 from kernels.problem import GemmShape
-from kernels.rocm.code_object_launch import CodeObjectCoverage, launch_grid
 from kernels.rocm.code_objects import UNGUARDED_TILES, Catalogue, CodeObject, check, find_catalogue
 from kernels.rocm.toolchain import find_tool
 from search.gfx950.simulator import InstructionClass, Kernel, ToolNotFoundError, load_code_object

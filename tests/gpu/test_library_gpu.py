@@ -1,12 +1,13 @@
-"""kernels.launches.kernels on a GPU: a library is given tensors over memory that a plan knows by its address."""
+"""kernels.launches.library on a GPU: a library is given tensors over memory that a plan knows by its address."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from kernels.launches.kernels import LibraryKernel
-from kernels.runtime.runner import PointerSpec, library_runner
+from kernels.launches.coverage import WholeCoverage
+from kernels.launches.library import LibraryKernel
+from kernels.launches.program import KernelCall, PointerSpec
 
 pytestmark = [
     pytest.mark.gpu,
@@ -22,7 +23,9 @@ def test_tensors_over_addresses_share_the_memory_also_in_a_graph() -> None:
     x = torch.arange(8, device=device).to(torch.bfloat16)
     out = torch.zeros(16, device=device, dtype=torch.bfloat16)
     kernel = LibraryKernel("twice", ("x", "out", "count"), lambda: None, twice)
-    run = library_runner(kernel, {"x": PointerSpec(x.dtype, 16, True), "out": PointerSpec(out.dtype, 32, True)}, device)
+    call = KernelCall(kernel, (1, 1, 1), {"x": "x", "out": "out", "count": 8}, {}, WholeCoverage(2, 8))
+    pointers = {"x": PointerSpec(x.dtype, 16, True), "out": PointerSpec(out.dtype, 32, True)}
+    run = kernel.load(call, pointers).run
     run(x.data_ptr(), out.data_ptr(), 8)
     assert out.tolist() == [0.0] * 8 + [2.0 * i for i in range(8)]
     graph = torch.cuda.CUDAGraph()

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from kernels.device import DeviceKey
-from kernels.launches.program import Program
+from kernels.launches.program import Loaded, Program
 from kernels.mxfp4.reference import mxfp4_gemm_reference, to_bf16
 from kernels.mxfp4.weights import PackedWeight
-from search.device.gpu import Loaded, Origin
+from kernels.runtime.plan import LoadedProgram, Plan
+from search.device.gpu import Origin
 from search.device.telemetry import GpuState
 from search.device.timing import Launch
 
@@ -52,13 +53,14 @@ class FakeGpu:
     def origin(self) -> Origin:
         return ORIGIN
 
-    def load(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> list[Loaded]:
+    def load(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> LoadedProgram:
         assert {b.name for b in program.buffers} <= tensors.keys()
         if self.refusal is not None:
             raise self.refusal
-        return [Loaded(call.name, 100 + i, 0, 1024) for i, call in enumerate(program.calls)]
+        kernels = tuple(Loaded(call.name, print, 100 + i, 0, 1024) for i, call in enumerate(program.calls))
+        return LoadedProgram(program, kernels, Plan((), 0))
 
-    def launch(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> None:
+    def launch(self, loaded: LoadedProgram, tensors: Mapping[str, torch.Tensor]) -> None:
         if self.fault is not None:
             raise self.fault
         self.launched += 1

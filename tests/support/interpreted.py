@@ -17,7 +17,8 @@ from kernels.mxfp4.layouts import padded_scale_shape, shuffle_scales
 from kernels.mxfp4.reference import compare, mxfp4_gemm_reference
 from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import BLOCK, GemmShape
-from kernels.runtime.runner import allocate, launch
+from kernels.runtime.plan import load_program
+from kernels.runtime.runner import allocate
 
 
 def poisoned_scales(weight: PackedWeight) -> torch.Tensor:
@@ -45,7 +46,7 @@ def run(M: int, N: int, K: int, family: str, knobs: dict[str, int | str], row_pa
     kind = FAMILIES[family]
     program = kind.program(GemmShape(M, N, K), kind.config(knobs), a.stride(0))
     tensors = {"a": a, "b": weight.data, "b_scale": poisoned_scales(weight), **poisoned_tensors(program)}
-    launch(program, tensors)
+    load_program(program, tensors).run(tensors)
     report = compare(tensors["out"], mxfp4_gemm_reference(a, weight))
     return {"mismatches": report.mismatches, "max_bf16_ulp": report.max_bf16_ulp, "nan_count": report.nan_count}
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kernels.errors import KernelError, ResourceLimitError, UnavailableError
-from kernels.launches.kernels import HipKernel, PrebuiltKernel
-from kernels.launches.program import KernelCall, Program
-from kernels.runtime.runner import backend_options
+from kernels.launches.native import HipKernel, PrebuiltKernel
+from kernels.launches.program import Kernel, KernelCall, Program
+from kernels.launches.triton_kernel import TritonKernel, backend_options
 from search.evaluation import Value
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.assembly import Analysis, analyze
-from search.gfx950.code.rocm import build_hip, read_code_object
+from search.gfx950.code.rocm import build_hip, loaded_code_object, read_code_object
 from search.gfx950.code.triton import CompiledKernel, Specialization
 from search.gfx950.machine import Machine
-from search.gfx950.simulator import SimulationError
+from search.gfx950.simulator import Kernel as Decoded
+from search.gfx950.simulator import SimulationError, load_assembly
 from search.gfx950.simulator.state.findings import SimulatorLimitError
 
 LOG_SUFFIX = ".log"
@@ -47,6 +49,15 @@ class CompiledCall:
         """LDS of a workgroup."""
         return self.kernel.lds_bytes + self.analysis.resources.lds_bytes
 
+    def decoded(self) -> Decoded:
+        """The code, for the simulator.
+
+        Raises:
+            SimulationError: It has an instruction that is not modelled.
+        """
+        kernel: Any = self.call.kernel
+        return load_assembly(self.kernel.assembly) if self.kernel.assembly else loaded_code_object(kernel)
+
     @property
     def is_gemm(self) -> bool:
         """Whether it is the launch that reads the weight."""
@@ -69,17 +80,13 @@ def compile_call(program: Program, call: KernelCall, cache: ArtifactCache, logs:
         UnavailableError: A compiler or a disassembler is missing.
         SimulatorLimitError: A code object that cannot be read.
     """
-    if isinstance(call.kernel, HipKernel):
-        built, cached = build_hip(call.kernel, cache.folder)
-        return CompiledCall(call, built, analyze(built.assembly), cached)
-    if isinstance(call.kernel, PrebuiltKernel):
-        try:
-            read, analysis = read_code_object(call.kernel)
-        except SimulationError as error:
-            raise SimulatorLimitError(f"not checked: {error}") from error
-        return CompiledCall(call, read, analysis, cached=True)
-    if not call.is_triton:
+    make = MACHINE_CODE.get(type(call.kernel))
+    if make is None:
         raise UnavailableError(f"{call.name} runs inside of its library, on a GPU only")
+    return make(program, call, cache, logs)
+
+
+def _triton_code(program: Program, call: KernelCall, cache: ArtifactCache, logs: Path) -> CompiledCall:
     wanted = specialize(program, call)
     key = wanted.key()
     known = cache.load(key)
@@ -93,6 +100,27 @@ def compile_call(program: Program, call: KernelCall, cache: ArtifactCache, logs:
     finally:
         log.unlink(missing_ok=True)
     return CompiledCall(call, kernel, analyze(kernel.assembly), cached=False)
+
+
+def _hip_code(program: Program, call: KernelCall, cache: ArtifactCache, logs: Path) -> CompiledCall:
+    kernel: Any = call.kernel
+    built, cached = build_hip(kernel, cache.folder)
+    return CompiledCall(call, built, analyze(built.assembly), cached)
+
+
+def _prebuilt_code(program: Program, call: KernelCall, cache: ArtifactCache, logs: Path) -> CompiledCall:
+    kernel: Any = call.kernel
+    try:
+        return CompiledCall(call, *read_code_object(kernel), cached=True)
+    except SimulationError as error:
+        raise SimulatorLimitError(f"not checked: {error}") from error
+
+
+MACHINE_CODE: Mapping[type[Kernel], Callable[[Program, KernelCall, ArtifactCache, Path], CompiledCall]] = {
+    TritonKernel: _triton_code,
+    HipKernel: _hip_code,
+    PrebuiltKernel: _prebuilt_code,
+}
 
 
 def check_resources(one: CompiledCall, machine: Machine) -> None:
@@ -137,12 +165,13 @@ INT32_BYTES = 1 << 31  # tensors from this size on are not addressed by 32-bit o
 
 def specialize(program: Program, call: KernelCall) -> Specialization:
     """What the launcher compiles for ``call``, a launch of a Triton kernel of ``program``, on gfx950."""
+    kernel: Any = call.kernel
     return Specialization(
-        call.kernel,
+        kernel.function,
         _signature(program, call),
         call.constexprs,
         backend_options(call.options, amd=True),
-        _divisible_by_16(call),
+        _divisible_by_16(call, kernel.function),
         _large_pointers(program, call),
     )
 
@@ -155,9 +184,9 @@ def _signature(program: Program, call: KernelCall) -> dict[str, str]:
     }
 
 
-def _divisible_by_16(call: KernelCall) -> tuple[str, ...]:
+def _divisible_by_16(call: KernelCall, function: Any) -> tuple[str, ...]:
     """Integer arguments that the launcher would find to be multiples of 16 and specialise on."""
-    unspecialized = set(call.kernel.do_not_specialize or ())
+    unspecialized = set(function.do_not_specialize or ())
     return tuple(
         name
         for name, value in call.args.items()

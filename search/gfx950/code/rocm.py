@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 
 from kernels.errors import InputError, UnavailableError
-from kernels.launches.kernels import HipKernel, PrebuiltKernel
+from kernels.launches.native import HipKernel, PrebuiltKernel
 from kernels.rocm.cache import HipCache
 from kernels.rocm.compiler import HipBuild, build_key, find_compiler
 from search.gfx950.code.assembly import METADATA, METADATA_KEYS, Analysis, Resources

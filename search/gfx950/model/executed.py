@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kernels.launches.code_object import CodeObjectCoverage
 from kernels.launches.coverage import TileCoverage
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
-from kernels.rocm.code_object_launch import CodeObjectCoverage
 from search.gfx950.machine import Machine
 from search.gfx950.model.constants import CONSTANTS, Constants
 from search.gfx950.model.issue import Kind

@@ -13,7 +13,6 @@ import pytest
 from kernels.device import GFX950, DeviceKey
 from kernels.families import FAMILIES
 from kernels.families.fused import TileConfig
-from kernels.families.sources import TRITON_SOURCES
 from kernels.families.staged_triton import StagedConfig
 from kernels.problem import GemmShape
 
@@ -33,7 +32,7 @@ LARGE_TILES: list[tuple[tuple[int, int, int], dict[str, int | str], int]] = [
     ((17, 2880, 192), {"BLOCK_M": 32, "BLOCK_N": 256, "BLOCK_K": 1024}, 16),
     ((1, 2112, 448), {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 128, "num_xcds": 8}, 0),
 ]
-TRITON = sorted(name for name, family in FAMILIES.items() if family.sources == TRITON_SOURCES)
+TRITON = sorted(name for name, family in FAMILIES.items() if family.is_triton)
 SPLITS = (3, 16)  # 16 is beyond K / BLOCK_K everywhere: programs without a share of K
 
 

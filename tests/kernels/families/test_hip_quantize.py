@@ -20,7 +20,7 @@ from quantize_inputs import NEIGHBOURS, as_matrix, every_amax, every_pattern_amo
 from quantize_inputs import random_values as values
 
 from kernels.families.stages import GROUPS, SOURCE, SYMBOL, THREADS, VECTORS, hip_quantize_call, hip_quantize_kernel
-from kernels.launches.kernels import HipKernel
+from kernels.launches.native import HipKernel
 from kernels.mxfp4.layouts import padded_scale_shape, unshuffle_scales
 from kernels.mxfp4.numerics import Mxfp4Tensor, quantize
 from kernels.rocm.compiler import SOURCES, compile_hip

@@ -10,7 +10,7 @@ from kernels.errors import UnavailableError
 from kernels.families import FAMILIES
 from kernels.families.staged_ck import StagedCkConfig
 from kernels.families.staged_hip import StagedHipConfig
-from kernels.launches.kernels import HipKernel, PrebuiltKernel
+from kernels.launches.native import HipKernel, PrebuiltKernel
 from kernels.launches.program import Program
 from kernels.problem import GemmShape
 from kernels.rocm.code_objects import PATH_VARIABLE

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernels.errors import InputError
 from kernels.families.stages import hip_quantize_kernel
-from kernels.launches.kernels import ArgumentType, HipKernel, PrebuiltKernel
+from kernels.launches.native import ArgumentType, HipKernel, PrebuiltKernel
 from kernels.rocm.compiler import compile_hip
 
 C_TYPES = {"ptr": ctypes.c_void_p, "i32": ctypes.c_int32}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernels.errors import InputError, KernelError, TimedOutError
-from kernels.launches.kernels import HipKernel
+from kernels.launches.native import HipKernel
 from kernels.rocm.cache import HipCache
 from kernels.rocm.compiler import HipCompileError, HipCompiler, build_key, find_compiler
 

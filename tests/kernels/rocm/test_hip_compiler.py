@@ -11,7 +11,7 @@ import pytest
 from installed_hip import needs_compiler
 
 from kernels.errors import InputError, KernelError, TimedOutError
-from kernels.launches.kernels import HipKernel
+from kernels.launches.native import HipKernel
 from kernels.rocm import compiler as hip_compiler
 from kernels.rocm import toolchain
 from kernels.rocm.compiler import (

@@ -6,7 +6,7 @@ import ctypes
 import re
 import struct
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,19 +15,20 @@ import torch
 from fake_amdhip64 import NO_DEVICE, FakeHip
 
 from kernels.errors import InputError
+from kernels.launches.code_object import launch_grid, prebuilt_kernel
 from kernels.launches.coverage import TileCoverage
-from kernels.launches.kernels import HipKernel, PrebuiltKernel
-from kernels.launches.program import KernelCall
+from kernels.launches.native import HipKernel, PrebuiltKernel
+from kernels.launches.program import KernelCall, PointerSpec
 from kernels.problem import GemmShape
 from kernels.rocm import loader as native_runner
 from kernels.rocm import runtime as hip_runtime
 from kernels.rocm.cache import HipCache
-from kernels.rocm.code_object_launch import launch_grid, prebuilt_kernel
 from kernels.rocm.code_objects import CodeObject, find_catalogue
 from kernels.rocm.runtime import ArgumentBuffer, HipError, HipRuntime
 from kernels.rocm.toolchain import llvm_tool
-from kernels.runtime import runner
-from kernels.runtime.runner import PointerSpec, compile_call, interpret_call, launch_call
+from kernels.runtime.planner import COMPILER_ERRORS
+from kernels.runtime.runner import make_runner, run_call
+from kernels.triton import interpreter
 
 STREAM = 0x5EA000
 READELF = llvm_tool("llvm-readelf")
@@ -65,7 +66,7 @@ def catalogue_objects() -> list[CodeObject]:
 
 def test_a_hip_kernel_is_launched_with_its_arguments_in_c_layout(hip: FakeHip, builds: HipCache) -> None:
     hip.state.device = 2
-    run = native_runner.native_runner(KERNEL, (5, 4, 3), HipRuntime(hip.library), builds, stream_of)
+    run, _ = native_runner.native_runner(KERNEL, (5, 4, 3), HipRuntime(hip.library), builds, stream_of)
     assert bytes(hip.state.image) == SOURCE.encode()
     run(0x1122334455667788, 7, 0xAA00000000, -1)
     # Written by hand: the second pointer starts at 16, the integer before it is followed by four bytes of nothing.
@@ -83,7 +84,7 @@ def test_each_code_object_is_launched_as_aiter_launches_it(hip: FakeHip, one: Co
     shape = GemmShape(one.tile_m + 1, 2 * one.tile_n, 2304)
     kernel = prebuilt_kernel(one, shape, log2_k_split)
     grid = launch_grid(shape, one, log2_k_split)
-    run = native_runner.native_runner(kernel, grid, HipRuntime(hip.library), None, stream_of)
+    run, _ = native_runner.native_runner(kernel, grid, HipRuntime(hip.library), None, stream_of)
     assert bytes(hip.state.image) == one.path.read_bytes()[:64]
     assert hip.state.symbol.decode() == one.symbol
     run(*(ADDRESSES[name] for name in kernel.arg_names))
@@ -118,7 +119,9 @@ def aiter_arguments(shape: GemmShape, log2_k_split: int) -> bytes:
 
 def test_every_launch_goes_to_the_stream_that_is_current_then(hip: FakeHip, builds: HipCache) -> None:
     streams = iter([11, 22])
-    run = native_runner.native_runner(KERNEL, (1, 1, 1), HipRuntime(hip.library), builds, lambda device: next(streams))
+    run, _ = native_runner.native_runner(
+        KERNEL, (1, 1, 1), HipRuntime(hip.library), builds, lambda device: next(streams)
+    )
     run(1, 2, 3, 4)
     assert hip.last.stream == 11
     run(1, 2, 3, 4)
@@ -126,7 +129,7 @@ def test_every_launch_goes_to_the_stream_that_is_current_then(hip: FakeHip, buil
 
 
 def test_a_launch_does_nothing_but_launch(hip: FakeHip, builds: HipCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = native_runner.native_runner(KERNEL, (1, 1, 1), HipRuntime(hip.library), builds, stream_of)
+    run, _ = native_runner.native_runner(KERNEL, (1, 1, 1), HipRuntime(hip.library), builds, stream_of)
     hip.fail("hipGetDevice", NO_DEVICE)  # were it asked again, or anything loaded, a capture would be broken
     monkeypatch.setenv("MXFP4_HIP_COMPILER", "gone")
     run(1, 2, 3, 4)
@@ -134,7 +137,7 @@ def test_a_launch_does_nothing_but_launch(hip: FakeHip, builds: HipCache, monkey
 
 
 def test_threads_that_share_a_runner_do_not_mix_their_arguments(hip: FakeHip, builds: HipCache) -> None:
-    run = native_runner.native_runner(KERNEL, (1, 1, 1), HipRuntime(hip.library), builds, stream_of)
+    run, _ = native_runner.native_runner(KERNEL, (1, 1, 1), HipRuntime(hip.library), builds, stream_of)
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda i: run(i, i, i, i), range(64)))
     passed = [struct.unpack("<Qi4xQi", bytes(one.arguments[:28])) for one in hip.state.launch[:64]]
@@ -146,7 +149,7 @@ def test_threads_that_share_a_runner_do_not_mix_their_arguments(hip: FakeHip, bu
 def test_values_that_do_not_fit_are_refused_and_nothing_is_launched(
     hip: FakeHip, builds: HipCache, values: tuple[int, ...]
 ) -> None:
-    run = native_runner.native_runner(KERNEL, (1, 1, 1), HipRuntime(hip.library), builds, stream_of)
+    run, _ = native_runner.native_runner(KERNEL, (1, 1, 1), HipRuntime(hip.library), builds, stream_of)
     with pytest.raises(ValueError, match="k: arguments"):
         run(*values)
     assert hip.state.launches == 0
@@ -165,19 +168,16 @@ CALL = KernelCall(KERNEL, (2, 1, 1), {"x_ptr": "x", "M": 7, "out_ptr": "out", "N
 def on_the_fake(hip: FakeHip, builds: HipCache, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHip]:
     """The product's own defaults, with the stand-in as the process's runtime."""
     runtime = HipRuntime(hip.library)
-    for module in (native_runner, runner):
-        monkeypatch.setattr(module, "hip_runtime", lambda: runtime)
+    monkeypatch.setattr(native_runner, "hip_runtime", lambda: runtime)
     monkeypatch.setattr(native_runner, "HipCache", lambda: builds)
     driver = type("Driver", (), {"get_current_stream": staticmethod(stream_of)})
     monkeypatch.setattr(native_runner.triton.runtime.driver, "_active", driver)
-    runner._runner_on.cache_clear()
     yield hip
-    runner._runner_on.cache_clear()
 
 
 def test_a_plan_launches_a_native_kernel_as_any_other(on_the_fake: FakeHip) -> None:
     spec = PointerSpec(torch.uint8, 64, aligned=True)
-    run = compile_call(CALL, {"x": spec, "out": spec})
+    run = make_runner(CALL, {"x": spec, "out": spec})
     run(0x100, 7, 0x200, 9)
     assert struct.unpack("<Qi4xQi", on_the_fake.arguments) == (0x100, 7, 0x200, 9)
     assert on_the_fake.last.stream == STREAM
@@ -185,35 +185,37 @@ def test_a_plan_launches_a_native_kernel_as_any_other(on_the_fake: FakeHip) -> N
 
 def test_a_program_on_tensors_passes_their_addresses(on_the_fake: FakeHip) -> None:
     tensors = {name: torch.zeros(64, dtype=torch.uint8) for name in ("x", "out")}
-    for _ in range(2):
-        launch_call(CALL, tensors)
+    run_call(CALL, tensors)
     x, out = (tensors[name].data_ptr() for name in ("x", "out"))
     assert struct.unpack("<Qi4xQi", on_the_fake.arguments) == (x, 7, out, 9)
-    assert (on_the_fake.state.launches, on_the_fake.state.loaded) == (2, 1)
 
 
-@pytest.mark.parametrize("make", [compile_call, lambda call, pointers: runner.launch_native(call, {})])
-def test_without_rocm_the_error_says_what_torch_is_needed(make: Callable[..., object]) -> None:
+def test_a_loaded_kernel_reports_what_the_runtime_says_that_it_needs(on_the_fake: FakeHip) -> None:
+    loaded = KERNEL.load(CALL, {})
+    function = native_runner.load_native(KERNEL)
+    assert loaded.registers == function.registers
+    assert (loaded.spills, loaded.lds_bytes) == (function.scratch_bytes // 4, function.lds_bytes)
+
+
+def test_without_rocm_the_error_says_what_torch_is_needed() -> None:
     if torch.version.hip:
         pytest.skip("this torch is built for ROCm")
     with pytest.raises(HipError, match="ROCm"):
-        make(CALL, {})
+        make_runner(CALL, {})
 
 
 def test_a_build_that_fails_lets_the_planner_choose_another_kernel(
     on_the_fake: FakeHip, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MXFP4_HIP_COMPILER", "gone")
-    with pytest.raises(RuntimeError, match="MXFP4_HIP_COMPILER=gone"):
-        compile_call(CALL, {})
+    with pytest.raises(COMPILER_ERRORS, match="MXFP4_HIP_COMPILER=gone"):
+        make_runner(CALL, {})
 
 
 def test_the_interpreter_refuses_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter, "interpreting", lambda: True)
     with pytest.raises(RuntimeError, match="k is machine code"):
-        interpret_call(CALL, {})
-    monkeypatch.setattr(runner.interpreter, "interpreting", lambda: True)
-    with pytest.raises(RuntimeError, match="k is machine code"):
-        launch_call(CALL, {})
+        make_runner(CALL, {})
 
 
 def test_the_runtime_is_that_of_the_process(hip: FakeHip, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,10 @@ import torch
 from kernels.device import GFX950
 from kernels.errors import InputError
 from kernels.families.fused import TileConfig
-from kernels.launches.program import KernelCall
+from kernels.launches.program import KernelCall, PointerSpec, Runner
 from kernels.mxfp4.weights import PackedWeight
 from kernels.runtime.dispatcher import Dispatcher
 from kernels.runtime.graphs import GraphCache
-from kernels.runtime.runner import PointerSpec, Runner
 from kernels.tables.rows import Made, TableRow, TunedTable
 
 MADE = Made(date(2026, 11, 29), "3.9.0", "2.13.0", "0" * 12, "by hand", "none")
@@ -31,7 +30,7 @@ class Notes:
     captures: int = 0
     replays: int = 0
 
-    def compile_call(self, call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Runner:
+    def make(self, call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Runner:
         self.compiled += 1
         return lambda *values: self.launches.append(values)
 
@@ -51,7 +50,7 @@ class Notes:
 
 def tuned(notes: Notes, *, graph: bool) -> Dispatcher:
     row = TableRow(8, 64, 128, "fused", TileConfig(), "measured", True, MADE, time_us=1.0, graph=graph)
-    return Dispatcher(GFX950, TunedTable(GFX950, (row,)), compile_call=notes.compile_call, graphs=GraphCache(notes))
+    return Dispatcher(GFX950, TunedTable(GFX950, (row,)), make=notes.make, graphs=GraphCache(notes))
 
 
 @pytest.fixture

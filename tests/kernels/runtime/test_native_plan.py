@@ -18,7 +18,7 @@ from kernels.rocm.cache import HipCache
 from kernels.rocm.code_objects import find_catalogue
 from kernels.rocm.runtime import HipRuntime
 from kernels.runtime.plan import Inputs, Plan, build_plan
-from kernels.runtime.runner import compile_call
+from kernels.runtime.runner import make_runner
 
 # Megabytes apart, so that an address tells its tensor. The workspace: codes [33, 256] = 8448 bytes at 0 (33 times
 # 256, aligned already), then the scales [256, 16].
@@ -63,7 +63,7 @@ def launches(hip: FakeHip) -> list[tuple[list[int], int, bytes]]:
 
 def test_staged_hip_quantises_into_the_workspace_and_multiplies_from_it(hip: FakeHip) -> None:
     config = StagedHipConfig(BLOCK_M=32, BLOCK_N=128, waves_m=1, waves_n=4, GROUP_M=4, num_xcds=8)
-    run(build_plan("staged_hip", config, Inputs(SHAPE, STRIDE_AM), compile_call))
+    run(build_plan("staged_hip", config, Inputs(SHAPE, STRIDE_AM), make_runner))
     quantise, gemm = launches(hip)
     # 256 lanes of 8 values: 64 blocks of 32, 8 a row of 256 columns, so 8 rows a workgroup: 5 of them, twice along K.
     assert quantise == ([10, 1, 1], 256, struct.pack("<QQQiii", A, CODES, SCALES, 33, 512, STRIDE_AM))
@@ -77,7 +77,7 @@ def test_staged_ck_gives_the_code_object_what_was_quantised(hip: FakeHip) -> Non
     except InputError as error:
         pytest.skip(str(error))
     config = StagedCkConfig(BLOCK_M=32, BLOCK_N=128, quantize_kernel="hip")
-    run(build_plan("staged_ck", config, Inputs(SHAPE, STRIDE_AM), compile_call))
+    run(build_plan("staged_ck", config, Inputs(SHAPE, STRIDE_AM), make_runner))
     quantise, (grid, threads, arguments) = launches(hip)
     assert quantise[2] == struct.pack("<QQQiii", A, CODES, SCALES, 33, 512, STRIDE_AM)
     assert hip.state.symbol.decode() == code_object.symbol
@@ -89,7 +89,7 @@ def test_staged_ck_gives_the_code_object_what_was_quantised(hip: FakeHip) -> Non
 
 
 def test_a_second_call_launches_and_does_nothing_else(hip: FakeHip) -> None:
-    plan = build_plan("staged_hip", StagedHipConfig(), Inputs(SHAPE, STRIDE_AM), compile_call)
+    plan = build_plan("staged_hip", StagedHipConfig(), Inputs(SHAPE, STRIDE_AM), make_runner)
     loaded = hip.state.loaded
     run(plan)
     run(plan)

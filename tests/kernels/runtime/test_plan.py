@@ -10,10 +10,9 @@ import torch
 
 from kernels.families import FAMILIES
 from kernels.families.fused import SplitKWorkspaceConfig, TileConfig
-from kernels.launches.program import KernelCall
+from kernels.launches.program import KernelCall, PointerSpec, Runner
 from kernels.problem import GemmShape
 from kernels.runtime.plan import Inputs, build_plan
-from kernels.runtime.runner import PointerSpec, Runner
 
 A, B, SCALE, OUT, WORKSPACE = 1 << 32, 2 << 32, 3 << 32, 4 << 32, 5 << 32
 ADDRESSES = (A, B, SCALE, OUT, WORKSPACE)

@@ -17,11 +17,11 @@ from kernels.families import FAMILIES
 from kernels.families.defaults import default_choice
 from kernels.families.fused import TileConfig
 from kernels.families.staged_triton import StagedConfig
-from kernels.launches.program import KernelCall
+from kernels.launches.program import KernelCall, PointerSpec, Runner
 from kernels.problem import GemmShape
 from kernels.rocm.code_objects import PATH_VARIABLE
 from kernels.runtime.planner import Choice, Planner
-from kernels.runtime.runner import PointerSpec, Runner, interpret_call
+from kernels.runtime.runner import make_runner
 from kernels.tables import Lookup
 from kernels.tables.misses import MissRecorder
 
@@ -179,14 +179,15 @@ def test_a_row_whose_kernels_cannot_run_here_gives_way_to_the_default_with_the_r
 ) -> None:
     monkeypatch.setenv(PATH_VARIABLE, str(tmp_path))
     monkeypatch.setitem(sys.modules, "aiter", None)
+    monkeypatch.setattr("kernels.triton.interpreter.interpreting", lambda: True)
 
     def native_row(shape: GemmShape) -> Choice:
         return Choice(family, FAMILIES[family].config({}), Lookup(None, "exact", "as if from a table"))
 
-    def compile_call(call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Runner:
-        return compiles(call, pointers) if call.is_triton else interpret_call(call, pointers)
+    def make(call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Runner:
+        return compiles(call, pointers) if call.constexprs else make_runner(call, pointers)
 
-    planner = Planner(GFX950, native_row, compile_call, limit_bytes=1 << 30)
+    planner = Planner(GFX950, native_row, make, limit_bytes=1 << 30)
     with caplog.at_level(logging.WARNING):
         planned = planner.planned((16, 128, 512, 512, 0, -1))
     assert planned.choice.family == default_choice(GemmShape(16, 128, 512), GFX950)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,8 +13,9 @@ from triton.backends.amd.compiler import HIPBackend
 from triton.backends.nvidia.compiler import CUDABackend
 
 from kernels.launches.coverage import TileCoverage
-from kernels.launches.program import KernelCall
-from kernels.runtime.runner import PointerSpec, compile_call
+from kernels.launches.program import KernelCall, PointerSpec
+from kernels.launches.triton_kernel import VARIANTS_KEPT, TritonKernel
+from kernels.runtime.runner import make_runner
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,12 @@ def test_triton_specializes_on_type_alignment_and_span(
 @dataclass
 class FakeCompiled:
     launches: list[tuple[object, tuple[object, ...]]] = field(default_factory=list)
+    n_regs: int = 96
+    n_spills: int = 2
+    metadata: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(shared=1024))
+
+    def _init_handles(self) -> None:
+        """As Triton's: load the code."""
 
     def __getitem__(self, grid: tuple[int, int, int]) -> Callable[..., None]:
         return lambda *values: self.launches.append((grid, values))
@@ -45,6 +53,7 @@ class FakeCompiled:
 class FakeKernel:
     compiled: FakeCompiled = field(default_factory=FakeCompiled)
     warmups: list[dict[str, object]] = field(default_factory=list)
+    device_caches: dict[int, object] = field(default_factory=dict)
     __name__: str = "fake_kernel"
 
     def warmup(self, **arguments: object) -> FakeCompiled:
@@ -55,12 +64,26 @@ class FakeKernel:
 def test_a_call_is_compiled_once_with_descriptions_and_launched_with_addresses() -> None:
     kernel = FakeKernel()
     options, coverage = {"num_warps": 4, "waves_per_eu": 2}, TileCoverage(48, 128, 16, 64)
-    call = KernelCall(kernel, (3, 2, 1), {"x_ptr": "a", "M": 7}, {"BLOCK": 64}, coverage, options)
+    call = KernelCall(TritonKernel(kernel), (3, 2, 1), {"x_ptr": "a", "M": 7}, {"BLOCK": 64}, coverage, options)
     spec = PointerSpec(torch.bfloat16, 100, aligned=True)
-    run = compile_call(call, {"a": spec})
+    run = make_runner(call, {"a": spec})
     run(1 << 32, 7, 64)
     run(2 << 32, 7, 64)
     [told] = kernel.warmups
     chosen = {"num_warps": 4, "sanitize_overflow": False, **({"waves_per_eu": 2} if torch.version.hip else {})}
     assert told == {"grid": (3, 2, 1), "x_ptr": spec, "M": 7, "BLOCK": 64, **chosen}
     assert kernel.compiled.launches == [((3, 2, 1), (1 << 32, 7, 64)), ((3, 2, 1), (2 << 32, 7, 64))]
+
+
+def test_a_loaded_kernel_says_what_it_needs() -> None:
+    call = KernelCall(TritonKernel(FakeKernel()), (1, 1, 1), {}, {}, TileCoverage(48, 128, 16, 64))
+    loaded = call.kernel.load(call, {})
+    assert (loaded.name, loaded.registers, loaded.spills, loaded.lds_bytes) == (call.name, 96, 2, 1024)
+
+
+@pytest.mark.parametrize("variants, left", [(VARIANTS_KEPT, 1), (VARIANTS_KEPT + 1, 0)])
+def test_a_kernel_with_too_many_compiled_variants_forgets_them(variants: int, left: int) -> None:
+    caches = {0: (dict.fromkeys(range(variants)), {}, None, None, None)}
+    kernel = TritonKernel(FakeKernel(device_caches=dict(caches)))
+    kernel.load(KernelCall(kernel, (1, 1, 1), {}, {}, TileCoverage(48, 128, 16, 64)), {})
+    assert len(kernel.function.device_caches) == left

@@ -21,7 +21,8 @@ import json, sys
 import torch, triton
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
-from kernels.runtime.runner import allocate, backend_options
+from kernels.runtime.runner import allocate
+from kernels.launches.triton_kernel import backend_options
 from kernels.problem import GemmShape
 from search.device.ahead import compile_ahead, compile_only
 device = DeviceKey(*json.loads(sys.argv[1]))
@@ -34,10 +35,10 @@ triton.knobs.compilation.listener = lambda *, cache_hit, **rest: hits.append(cac
 tensors = {b.name: allocate(b, "cpu") for b in program.buffers}
 assert all(t.data_ptr() % 16 == 0 for t in tensors.values())
 for call in program.calls:
-    call.kernel.device_caches.clear()
+    call.kernel.function.device_caches.clear()
     given = {n: tensors[v] if isinstance(v, str) else v for n, v in call.args.items()}
     options = backend_options(call.options, amd=device.is_amd)
-    call.kernel.run(**given, **call.constexprs, **options, grid=call.grid, warmup=True)
+    call.kernel.function.run(**given, **call.constexprs, **options, grid=call.grid, warmup=True)
 print(json.dumps({**vars(ahead), "hits": hits}))
 """
 

@@ -16,7 +16,7 @@ from kernels.mxfp4.layouts import unshuffle_weight
 from kernels.mxfp4.reference import compare, mxfp4_gemm_reference
 from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
-from kernels.runtime import interpreter
+from kernels.triton import interpreter
 
 
 def main(path: str, shapes: list[str]) -> None:

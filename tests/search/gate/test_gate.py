@@ -12,6 +12,7 @@ from compiled_programs import check, compiled, default_program, simulated_famili
 from kernels.errors import WrongResultError
 from kernels.launches.coverage import TileCoverage
 from kernels.launches.program import Buffer, KernelCall, Program
+from kernels.launches.triton_kernel import TritonKernel
 from kernels.mxfp4.reference import to_bf16
 from kernels.problem import GemmShape
 from search.gate.check import check_program, load_calls
@@ -50,7 +51,7 @@ def broken(mistake: str, shape: GemmShape, BLOCK_N: int = 64, **args: int) -> Pr
     buffers = default_program("fused", shape).buffers
     coverage = TileCoverage(shape.M, shape.N, 16, BLOCK_N)
     call = KernelCall(
-        broken_gemm_kernel,
+        TritonKernel(broken_gemm_kernel),
         (coverage.num_m * coverage.num_n, 1, 1),
         {"a_ptr": "a", "b_ptr": "b", "b_scale_ptr": "b_scale", "out_ptr": "out",
          "M": args.get("M", shape.M), "stride_am": shape.K, "stride_om": shape.N},

@@ -10,7 +10,6 @@ from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.families.aiter import AiterConfig
 from kernels.families.fused import SplitKAtomicConfig, TileConfig
-from kernels.families.sources import TRITON_SOURCES
 from search.space.space import SearchSpace, load_space, load_spaces
 
 GOOD = """\
@@ -203,7 +202,7 @@ def test_a_family_without_knobs_has_an_empty_space(tmp_path: Path) -> None:
     ],
 )
 def test_shipped_spaces_reach_the_values_of_public_winners(name: str, values: set[int | str]) -> None:
-    triton = [name for name, family in FAMILIES.items() if family.sources == TRITON_SOURCES]
+    triton = [name for name, family in FAMILIES.items() if family.is_triton]
     for space in load_spaces(SHIPPED, triton).values():
         if name in space.config_type().to_dict():
             assert values <= set(space.parameters[name])

@@ -10,8 +10,8 @@ import pytest
 from kernels.device import GFX950
 from kernels.errors import CompileError, InputError, UnavailableError
 from kernels.families.staged_hip import StagedHipConfig, gemm_kernel
+from kernels.launches.code_object import prebuilt_kernel
 from kernels.problem import GemmShape
-from kernels.rocm.code_object_launch import prebuilt_kernel
 from kernels.rocm.code_objects import CodeObject, find_catalogue
 from kernels.rocm.compiler import COMPILER_VARIABLE, HipCompiler
 from search.gfx950.code import rocm as native_code

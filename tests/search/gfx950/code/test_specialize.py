@@ -23,7 +23,8 @@ import triton
 from triton.compiler import make_backend
 from kernels.device import GFX950
 from kernels.families import FAMILIES
-from kernels.runtime.runner import allocate, backend_options
+from kernels.runtime.runner import allocate
+from kernels.launches.triton_kernel import backend_options
 from kernels.problem import GemmShape
 from search.device.ahead import compile_only, target_of
 from search.gfx950.code.calls import specialize
@@ -37,7 +38,7 @@ tensors = {b.name: allocate(b, "cpu") for b in program.buffers}
 for call in program.calls:
     given = {n: tensors[v] if isinstance(v, str) else v for n, v in call.args.items()}
     options = backend_options(call.options, amd=True)
-    launched = call.kernel.run(**given, **call.constexprs, **options, grid=call.grid, warmup=True)
+    launched = call.kernel.function.run(**given, **call.constexprs, **options, grid=call.grid, warmup=True)
     wanted = specialize(program, call)
     plain = lambda value: json.dumps(value, default=sorted)
     ours = {name: plain(value) for name, value in vars(backend.parse_options(dict(wanted.options))).items()}

@@ -57,7 +57,7 @@ def test_every_family_is_modelled_launch_by_launch(family: str, split_k: int) ->
     calls = FAMILIES[family].program(SHAPE, config).calls
     works = estimate_calls(family, config.to_dict(), SHAPE, MI355X)
     assert [float(work.workgroups) for work in works] == [call.workgroups for call in calls]
-    waves = [call.options["num_warps"] if call.is_triton else call.kernel.threads / 64 for call in calls]
+    waves = [call.options["num_warps"] if call.options else call.kernel.threads / 64 for call in calls]
     assert [float(work.waves) for work in works] == waves
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernels.launches.coverage import GridIndex, Indices
-from kernels.launches.kernels import PrebuiltKernel
+from kernels.launches.native import PrebuiltKernel
 from kernels.mxfp4.layouts import padded_scale_shape
 from kernels.problem import BLOCK, GemmShape
 from kernels.rocm.code_objects import CodeObject, slice_elements

@@ -1,4 +1,4 @@
-"""kernels.rocm.code_object_launch: argument bytes, grids, and which workgroup owns which tile."""
+"""kernels.launches.code_object: argument bytes, grids, and which workgroup owns which tile."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels.launches.code_object import CodeObjectCoverage, launch_grid, prebuilt_kernel
 from kernels.problem import GemmShape
-from kernels.rocm.code_object_launch import CodeObjectCoverage, launch_grid, prebuilt_kernel
 from kernels.rocm.code_objects import CodeObject
 
 POINTERS = {"out": 0x7F0000001100, "a": 0x22, "b": 0x33, "a_scale": 0x44, "b_scale": 0x7F0000005500}

@@ -1,0 +1,108 @@
+"""A kernel that Triton makes: compiled and loaded, or interpreted (TRITON_INTERPRET=1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import triton
+
+from kernels.device import DeviceKey
+from kernels.launches.library import tensor_at
+from kernels.launches.program import Built, KernelCall, Loaded, PointerSpec
+from kernels.triton import interpreter
+
+AMD_OPTIONS: Final = frozenset({"waves_per_eu", "matrix_instr_nonkdim"})  # the CUDA backend rejects them
+# Triton emits overflow checks of integer sums, which are dropped again where kernels are not compiled for debugging:
+# without them its front end has less to do.
+FRONT_END: Final[Mapping[str, int]] = MappingProxyType({"sanitize_overflow": False})
+VARIANTS_KEPT: Final = 200  # compiled variants of one kernel that stay in Triton's memory, up to 1 MB each
+
+
+def backend_options(options: Mapping[str, int], *, amd: bool) -> dict[str, int]:
+    """The options that the backend knows, and those that every kernel of the project is compiled with."""
+    known = {name: value for name, value in options.items() if amd or name not in AMD_OPTIONS}
+    return {**FRONT_END, **known}
+
+
+@dataclass(frozen=True)
+class TritonKernel:
+    """A function of ``triton.jit``.
+
+    Args:
+        function: A runtime.JITFunction, or an InterpretedFunction under TRITON_INTERPRET=1.
+    """
+
+    function: Any
+
+    @property
+    def name(self) -> str:
+        """Of the function."""
+        return str(self.function.__name__)
+
+    @property
+    def arg_names(self) -> tuple[str, ...]:
+        """Of the function, constants included."""
+        return tuple(self.function.arg_names)
+
+    def build(self, call: KernelCall, pointers: Mapping[str, PointerSpec], device: DeviceKey) -> Built:
+        """Compile for ``device``, which the active driver names, into Triton's cache on disk.
+
+        Raises:
+            TritonError: The compiler or the device's limits reject it; also RuntimeError or IndexError from inside.
+        """
+        hits: list[bool] = []
+        before = triton.knobs.compilation.listener
+        triton.knobs.compilation.listener = lambda *, cache_hit, **rest: hits.append(cache_hit)
+        try:
+            compiled = self._compile(call, pointers, amd=device.is_amd)
+        finally:
+            triton.knobs.compilation.listener = before
+        return Built(all(hits), int(compiled.metadata.shared))
+
+    def load(self, call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Loaded:
+        """Compile for the current GPU (or take it from Triton's caches) and load, or interpret.
+
+        What it gives launches on the stream that is current then. It spares the work of ``kernel[grid](...)``:
+        binding arguments, reading their types and alignments, and looking up the kernel.
+
+        Raises:
+            TritonError: As :meth:`build`.
+        """
+        if interpreter.interpreting():
+            return self._interpreted(call, pointers)
+        import torch
+
+        self._forget_old()
+        compiled = self._compile(call, pointers, amd=torch.version.hip is not None)
+        compiled._init_handles()
+        needs = int(compiled.n_regs), int(compiled.n_spills), int(compiled.metadata.shared)
+        return Loaded(self.name, compiled[call.grid], *needs)
+
+    def _compile(self, call: KernelCall, pointers: Mapping[str, PointerSpec], *, amd: bool) -> Any:
+        given = {name: pointers[value] if isinstance(value, str) else value for name, value in call.args.items()}
+        options = backend_options(call.options, amd=amd)
+        return self.function.warmup(grid=call.grid, **given, **call.constexprs, **options)
+
+    def _forget_old(self) -> None:
+        """Triton keeps every variant that it ever compiled; a sweep of thousands would fill the memory."""
+        caches = self.function.device_caches
+        if any(len(variants) > VARIANTS_KEPT for variants, *_ in caches.values()):
+            caches.clear()
+
+    def _interpreted(self, call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Loaded:
+        import torch
+
+        interpreter.install()
+        behind = {name: pointers[value] for name, value in call.args.items() if isinstance(value, str)}
+        cpu = torch.device("cpu")
+
+        def run(*values: int | str | bool) -> None:
+            arguments: dict[str, Any] = dict(zip(self.arg_names, values, strict=True))
+            for name, spec in behind.items():
+                arguments[name] = tensor_at(arguments[name], spec, cpu)
+            self.function[call.grid](**arguments)
+
+        return Loaded(self.name, run)

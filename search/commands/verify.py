@@ -17,6 +17,7 @@ from search.device.served import judged_on_device
 from search.evaluation import Candidate, Evaluation
 from search.evaluators.offline import OfflineEvaluator
 from search.gate.interpreted import judged_by_interpreter
+from search.gate.served import ServedCandidate
 from search.space.available import config_absence
 from search.terminal import output_console
 
@@ -44,7 +45,8 @@ def verify_table(path: Path | None, on: str) -> int:
     Args:
         path: Tuned table; None: the project's own for the GPU here, or for gfx950 where there is none.
         on: ``simulator`` executes the gfx950 machine code, ``interpreter`` the Triton source, both on a few tiles of
-            each shape; ``device`` runs the whole product through the dispatcher on this machine's GPU.
+            each shape (the simulator also at other M that the row serves, and on an A whose rows are apart);
+            ``device`` runs the whole product through the dispatcher on this machine's GPU.
 
     Raises:
         InputError: The table cannot be read, or this machine cannot run it that way.
@@ -62,7 +64,7 @@ def _report(table: TunedTable, backend: Backend, on: str) -> int:
     console = output_console()
     missing = [backend.absence(row, table.device) for row in table.rows]
     chosen = [row for row, reason in zip(table.rows, missing, strict=True) if reason is None]
-    judged = backend.judge(table.device, [Candidate(row.shape, row.family, row.config) for row in chosen])
+    judged = backend.judge(table.device, [served(row, table) for row in chosen])
     wrong = 0
     for row, reason in zip(table.rows, missing, strict=True):
         if reason is not None:
@@ -75,6 +77,12 @@ def _report(table: TunedTable, backend: Backend, on: str) -> int:
     summary = f"{len(chosen) - wrong} ok, {wrong} wrong{skipped}"
     console.print(f"{counted(len(table.rows), 'row')} for {table.device} on the {on}: {summary}")
     return EXIT_WRONG if wrong else 0
+
+
+def served(row: TableRow, table: TunedTable) -> ServedCandidate:
+    """The row's configuration with the least and the greatest M that it serves in ``table``."""
+    below = max((other.M for other in table.layer(row.N, row.K) if other.M < row.M), default=0)
+    return ServedCandidate(row.shape, row.family, row.config, max(below + 1, row.least_M), row.greatest_M)
 
 
 def line_of(row: TableRow, done: Evaluation) -> str:

@@ -21,6 +21,7 @@ from kernels.launches.program import Program
 from search.evaluation import Candidate, Evaluation, Outcome, Value
 from search.evaluators import Evaluator
 from search.gate.check import GateReport, check_program, load_calls
+from search.gate.served import ServedCandidate, check_served
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts
 from search.gfx950.machine import Machine
@@ -174,6 +175,8 @@ def judge(task: OfflineTask, *, device: DeviceKey, cache: Path) -> Evaluation:
             check_resources(one, machine)
         report = check_program(program, load_calls(compiled), candidate.shape)
         facts |= {"deterministic": family.is_deterministic(candidate.config)} | _checked_facts(compiled, report)
+        if isinstance(candidate, ServedCandidate):
+            check_served(candidate, lambda other: _compile(other, ArtifactCache(cache), task.logs))
     except KernelError as error:
         return Evaluation(cast(Outcome, error.outcome), str(error), facts=facts)
     prediction = predict_executed(candidate, compiled, report, machine)

@@ -87,10 +87,7 @@ def violations(
     """Each rule's reason with the boolean array of the points that break it.
 
     Args:
-        config_type: Whose rules.
         columns: One array [points] a field of ``config_type``; a rule that reads none gives one value for all.
-        shape: Problem.
-        device: Where it would run.
     """
     c = SimpleNamespace(**columns)
     return [(rule.reason, np.logical_not(rule.holds(c, shape, device))) for rule in config_type.RULES]

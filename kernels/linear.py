@@ -37,7 +37,6 @@ class MXFP4Linear(nn.Module):
         in_features: K, a multiple of 64.
         out_features: N, a multiple of 64.
         bias: Whether there is one, [N] bfloat16.
-        device: Where the tensors lie.
 
     Raises:
         ValueError: A size is no positive multiple of 64.

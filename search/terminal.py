@@ -31,7 +31,6 @@ class TextTable:
     """Cells of a table.
 
     Args:
-        header: Names of the columns.
         rows: Cells, one for each column.
         right: Columns that are aligned to the right.
     """

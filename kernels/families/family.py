@@ -19,7 +19,6 @@ class Family:
 
     Args:
         name: Word used in tables, spaces, studies and results.
-        config_type: Its knobs.
         stages: What its program is composed of, from a configuration or from columns of them.
         deterministic: False where the order of the sum may differ between runs, whatever the configuration.
         summary: One line for the user.
@@ -63,7 +62,6 @@ class Family:
         """Buffers and launches of ``config`` at ``shape``.
 
         Args:
-            shape: Problem.
             config: Knobs of this family's ``config_type``.
             stride_am: Elements between rows of A; default ``shape.K``.
         """

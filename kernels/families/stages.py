@@ -312,7 +312,6 @@ class Sum(Stage):
         BLOCK_M: Rows of a tile.
         BLOCK_N: Columns of it.
         slices: How many.
-        buffer: That holds them.
     """
 
     BLOCK_M: Any

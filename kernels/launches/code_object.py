@@ -43,8 +43,6 @@ def prebuilt_kernel(code_object: CodeObject, shape: GemmShape, log2_k_split: int
     [N, K // 2], ``a_scale`` and ``b_scale``, shuffled, of :func:`kernels.mxfp4.layouts.padded_scale_shape`.
 
     Args:
-        code_object: Kernel.
-        shape: Problem.
         log2_k_split: See :func:`kernels.rocm.code_objects.check`.
     """
     scale_stride = padded_scale_shape(1, shape.K // BLOCK)[1]  # bytes
@@ -74,8 +72,6 @@ class CodeObjectCoverage:
     """Which workgroups compute which tiles; a :class:`kernels.launches.coverage.Coverage`.
 
     Args:
-        shape: Problem.
-        code_object: Kernel.
         log2_k_split: See :func:`kernels.rocm.code_objects.check`.
     """
 

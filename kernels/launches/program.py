@@ -50,7 +50,6 @@ class PointerSpec:
     """What a compiler may assume of a pointer. Stands for a tensor in ``JITFunction.warmup``.
 
     Args:
-        dtype: Of the elements.
         bytes: From the first element that a kernel reaches to the last; below 2 GB the AMD backend uses 32-bit
             buffer offsets.
         aligned: Whether the address is a multiple of 16, which permits wide loads.
@@ -87,7 +86,6 @@ class Loaded:
     """A kernel ready to be launched, and what it needs as its driver reports it.
 
     Args:
-        name: Of the kernel.
         run: Launches it on the stream that is current then.
         registers: Of a lane; 0 where nobody says, as of a library.
         spills: Registers that live in memory.

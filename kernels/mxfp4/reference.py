@@ -21,7 +21,6 @@ class ErrorReport:
     infinitely wrong: its error is inf and its distance :data:`UNMATCHED_ULP`.
 
     Args:
-        elements: Number of elements compared.
         max_abs: Largest |actual - reference|.
         max_rel: Largest |actual - reference| / |reference|, 0 where both are 0.
         max_bf16_ulp: Largest distance, in bfloat16 steps, to the reference rounded to bfloat16.

@@ -16,7 +16,6 @@ class Packer:
     """Writes a kernel-argument buffer; made once, so that a launch only converts numbers.
 
     Args:
-        name: Of the kernel.
         layout: The whole buffer, zero between the fields.
         constants: Values of the fields that are no arguments.
         arrange: Puts (*arguments, *constants) into the order of the buffer.

@@ -209,8 +209,6 @@ def check(
     N % 32 == 0, which all of them need, holds for every :class:`GemmShape`.
 
     Args:
-        shape: Problem.
-        code_object: Kernel.
         log2_k_split: K is cut into up to 2**log2_k_split slices.
         zero_scale_pads: Whether the scales of A *and* B hold 0 in the columns between K // 32 and the next multiple
             of 8. Then the codes that a kernel reads beyond K count as good as nothing (2**-254).

@@ -224,10 +224,8 @@ def compile_hip(
 
     Args:
         kernel: Names the source and the macros.
-        arch: Target.
         compiler: Default: :func:`find_compiler`.
         log: File that receives what the compiler writes.
-        folder: Of the sources.
 
     Raises:
         HipCompileError: The compiler rejects it.

@@ -36,7 +36,6 @@ def load_native(kernel: Loadable, runtime: HipRuntime | None = None, builds: Hip
     """``kernel``, built if it has to be, loaded on the current GPU.
 
     Args:
-        kernel: What to load.
         runtime: Default: torch's.
         builds: Default: the user's cache.
 
@@ -61,7 +60,6 @@ def native_runner(
     so a graph can capture it. Threads may share it.
 
     Args:
-        kernel: What to launch.
         grid: Workgroups in x, y, z.
         runtime: Default: torch's.
         builds: Default: the user's cache.

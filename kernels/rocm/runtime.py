@@ -43,7 +43,6 @@ class HipFunction:
         device: Index of the GPU that it was loaded on.
         registers: A lane.
         scratch_bytes: A lane; spilled registers live there.
-        lds_bytes: Of a workgroup.
     """
 
     name: str
@@ -135,7 +134,6 @@ class HipRuntime:
         declare all of it in the code object.
 
         Args:
-            function: To launch.
             grid: Workgroups in x, y, z.
             threads: Of a workgroup.
         """

@@ -29,7 +29,6 @@ class Dispatcher:
     """Serves shapes on one kind of device from one table. Safe to share between threads, streams and equal GPUs.
 
     Args:
-        device: Where the kernels run.
         table: Tuned rows for ``device``; None serves every shape by the defaults.
         deterministic_only: Pass over rows whose result may differ in the last bit between runs.
         sources: The files that ``table`` was read from, and those that serve another device.

@@ -186,9 +186,7 @@ class GraphCache:
         """Run ``plan`` by replay; the second of two near calls with the same addresses captures first.
 
         Args:
-            plan: What to capture.
             weight: Whose memory the kernels read in place.
-            seen: The caller's tensors.
             pointers: The addresses of this call.
             index: The GPU, -1 if there is none.
 

@@ -20,7 +20,6 @@ class Operands:
     Args:
         a: [M, K], each row without gaps.
         out: [M, N], contiguous.
-        M: Rows.
         stride_am: Elements between the rows of ``a``.
         result: [..., N] to hand to the caller: ``out`` in the caller's shape.
     """

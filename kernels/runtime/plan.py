@@ -24,7 +24,6 @@ class Inputs:
     """What a plan depends on besides the configuration.
 
     Args:
-        shape: Problem.
         stride_am: Elements between rows of A.
         misaligned: Bit i is set where the address of ``CALLER[i]`` is no multiple of 16.
     """
@@ -39,7 +38,6 @@ class Launch:
     """One kernel with its arguments.
 
     Args:
-        run: Compiled and loaded kernel.
         arguments: All of them in order, 0 in place of an address.
         slots: (position, index into :data:`Addresses`, bytes to add) of each address.
     """
@@ -92,7 +90,6 @@ def load_program(program: Program, tensors: Mapping[str, torch.Tensor]) -> Loade
     """Compile and load every kernel of ``program``, or interpret it.
 
     Args:
-        program: What to run.
         tensors: One tensor a buffer, by name, with at least the buffer's extents.
 
     Raises:
@@ -116,8 +113,6 @@ def build_plan(
 
     Args:
         family: Name in ``FAMILIES``.
-        config: Legal for the shape.
-        inputs: Shape, stride and alignment.
         make: Makes a runner of a launch.
         limit_bytes: Bound of the workspace; beyond it rows are computed in parts.
 
@@ -182,7 +177,6 @@ class WorkspaceLayout:
 
     Args:
         offsets: First byte of each, by name.
-        bytes: Of the allocation.
     """
 
     offsets: Mapping[str, int]

@@ -37,7 +37,6 @@ class Choice:
 
     Args:
         family: Name in ``FAMILIES``.
-        config: Its configuration.
         lookup: The table's answer; its ``row`` is None where the family's default serves.
     """
 
@@ -51,7 +50,6 @@ class Planned:
     """A plan in use.
 
     Args:
-        plan: What runs.
         choice: Its configuration and the table's answer. Where this machine cannot use the configuration of the
             answer's row, the configuration is a default.
         graph: Whether the row asks for replay of a captured graph.
@@ -91,7 +89,6 @@ class Planner:
         make: Makes runners.
         limit_bytes: Of the workspace of a call.
         misses: Where shapes without a row are recorded.
-        max_plans: How many to keep.
     """
 
     device: DeviceKey

@@ -44,7 +44,6 @@ def readable_text(table: TunedTable, path: Path) -> str:
     """Text of the file, as :func:`dump_table` writes it, of which it is certain that it can be read.
 
     Args:
-        table: To write.
         path: Where it is meant to go, for the message; nothing is written.
 
     Raises:

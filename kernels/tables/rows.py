@@ -31,9 +31,6 @@ class Made:
     """Where a row comes from.
 
     Args:
-        date: Day of the trial.
-        triton: Version that compiled it.
-        torch: Version it ran under.
         source_hash: Of the kernels, see :attr:`kernels.families.Family.source_hash`.
         protocol: How the time was obtained: the timing protocol, or the timing model's version.
         study: Optuna study that holds the trial.
@@ -59,12 +56,9 @@ class TableRow:
         config: Of the family's ``config_type``.
         evidence: Whether the time was measured or predicted.
         deterministic: Whether every run gives the same bits.
-        made: Origin.
         time_us: Median device time, of a measured row only.
         spread_us: Width of the measured interval, ``time_hi_us - time_lo_us``; of a measured row only.
         predicted_us: Time by the model, of a predicted row only.
-        layout: Of the weight.
-        out_dtype: Of C.
         serves_from: Least M at which it is not slower than the family's default, as far as its maker could tell; by
             default, 1.
         serves_to: The greatest such M; by default, its own.

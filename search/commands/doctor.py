@@ -52,9 +52,7 @@ class Check:
     """One capability.
 
     Args:
-        name: Short word.
         status: ``ok``, ``missing`` (optional and absent) or ``warning`` (present but doubtful).
-        detail: What was found.
         cure: What to do about it; "" where the status is ok.
     """
 

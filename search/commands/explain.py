@@ -27,8 +27,6 @@ class Explanation:
     """Answer to "what runs for this shape?".
 
     Args:
-        shape: Asked for.
-        device: Where it would run.
         choice: Family, configuration, and the table's answer; without a row the family's default serves.
         table: File that holds the row; None without one.
         sources: Files that were consulted, and whether their rows can serve the device.
@@ -103,7 +101,6 @@ def explain(shape: GemmShape, table: Path | None = None) -> Explanation:
     """What serves ``shape`` on the local GPU, or without one on gfx950.
 
     Args:
-        shape: Problem.
         table: Explain with this table alone, for the device that it names; default: the tables that a program
             started here would use.
 

@@ -35,7 +35,6 @@ class Export:
     """What was written.
 
     Args:
-        path: The file.
         report: What became of each row.
         unresolved: Shapes of the results that have no winner.
         unfinished: What the search lacks that a row of the table comes from, by the row's shape.
@@ -56,7 +55,6 @@ def export(frame: pd.DataFrame, *, table: Path | None, output: Path | None, min_
     line on the error stream says so.
 
     Args:
-        frame: Results with all columns.
         table: Incumbent rows; default: ``output``, else the project's table of the device. It need not exist.
         output: Where to write; default: over ``table``.
         min_gain: Part of an incumbent's time that a challenger must save, see ``kernels.tables.merge``.

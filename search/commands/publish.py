@@ -27,9 +27,7 @@ class Published:
     """What was written.
 
     Args:
-        paths: The files.
         added: Entries that were not there.
-        replaced: Entries that were.
         left_out: Lines about what the format cannot say, one a reason.
         lost: What of every row the format never says.
     """

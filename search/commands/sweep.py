@@ -59,10 +59,8 @@ class SweepRequest:
         trials: Trials a shape, those of earlier runs included.
         time_budget_s: Seconds for the whole sweep; None is no limit.
         sampler: One of ``search.study.samplers.SAMPLERS``.
-        results: Folder of the results.
         storage: Optuna storage URL or file instead of the folder's own.
         jobs: Worker processes; None takes one a core.
-        seed: Of the samplers.
         fresh: Begin new studies instead of resuming.
         warm: Time with operands that stay in the GPU's cache, instead of cold ones; measured targets only.
         patience: Trials in a row without a better one that end a shape's search; None ends none so.

@@ -43,7 +43,6 @@ def tune(
         time_budget_s: Seconds for the whole sweep.
         jobs: Worker processes; default: one a core.
         sampler: One of ``search.study.samplers.SAMPLERS``.
-        seed: Of the samplers.
 
     Returns:
         Every trial of these shapes, one a row; ``attrs["units"]`` names the units of the columns.

@@ -14,11 +14,7 @@ KFD_DEVICE, KFD_CLASS = Path("dev/kfd"), Path("sys/class/kfd")  # what opens the
 
 
 def why_no_gpu(root: Path = Path("/")) -> str | None:
-    """One line with a cure; None where nothing says that there is an AMD GPU.
-
-    Args:
-        root: Of the file system.
-    """
+    """One line with a cure; None where nothing says that there is an AMD GPU."""
     device = root / KFD_DEVICE
     if not device.exists() and not (root / KFD_CLASS).exists():
         return None

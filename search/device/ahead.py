@@ -26,7 +26,6 @@ class Compiled:
     """What compiling a program gave.
 
     Args:
-        compile_s: Seconds it took.
         cached: Whether every kernel was on disk already.
         kernels: How many the program launches.
         lds_bytes: Largest shared memory of a kernel.

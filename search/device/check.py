@@ -171,7 +171,6 @@ def check_replay(graph: Any, launch: Launch, outputs: torch.Tensor, gpu: Gpu, *,
         graph: Its launches write every one of ``outputs``, from equal operands.
         launch: Writes the first of ``outputs``, and was checked.
         outputs: [sets, M, N].
-        gpu: Where they run.
         exact: Whether every run gives the same bits; else sums in another order are granted 1/64 of the largest value.
 
     Raises:

@@ -46,7 +46,6 @@ class Decision:
     """What a study's finals gave.
 
     Args:
-        selection: Winner and ranks.
         confirmed_us: The winner through the dispatcher; None where that failed.
     """
 
@@ -61,7 +60,6 @@ def decide(
 
     Args:
         kept: Study in the storage.
-        shape: Its problem.
         evaluator: Times side by side.
         incumbent: What serves the shape today.
         seed: Of the order of the rounds.

@@ -65,7 +65,6 @@ class Origin:
 
     Args:
         device: Architecture and compute units.
-        device_name: Product name, for display.
         rocm_or_cuda: Toolkit that torch was built for, and its version.
         driver: Version of the kernel driver.
         product: What sets it apart from others of the same device; None on CUDA.

@@ -31,7 +31,6 @@ class GpuFacts:
     """One GPU that this process sees.
 
     Args:
-        index: Among the visible ones.
         key: Architecture and compute units.
         name: As torch says it; for display.
         address: On the PCI bus; None where torch does not say.

@@ -50,7 +50,6 @@ class Job:
     """A task with its answer.
 
     Args:
-        task: For the worker.
         answer: Settled when the task ended.
         facts: Columns that were known before.
         is_baseline: Whether it shows the GPU's state instead of a candidate's.
@@ -76,7 +75,6 @@ class GpuLane:
     Args:
         index: Of the GPU, for the results.
         pool: One worker process that sees only this GPU.
-        protocol: How to time.
         limits: Seconds that its tasks may take.
         clock: Seconds.
         spare: A second such pool, whose process stands by: after a fault it takes over at once, while the first

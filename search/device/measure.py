@@ -54,8 +54,6 @@ class MeasureTask:
     """Check and time one candidate.
 
     Args:
-        candidate: To judge.
-        protocol: How to time it.
         best_us: Time of the best so far at this shape; None before the first.
     """
 
@@ -253,7 +251,6 @@ def side_by_side(contenders: Sequence[Sequence[Launch]], gpu: Gpu, rounds: int, 
 
     Args:
         contenders: Launches that make one sample of each.
-        gpu: Where they run.
         rounds: Samples of each.
         seed: Of the orders.
 

@@ -54,7 +54,6 @@ def product_of(name: str, address: str | None, sysfs: Path = SYSFS) -> Product |
     Args:
         name: torch's name of the GPU.
         address: From :func:`pci_address`.
-        sysfs: Where Linux describes devices.
     """
     if name.lower().startswith(SIMULATED):
         return Product(SIMULATED)

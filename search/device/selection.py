@@ -26,10 +26,8 @@ class Finalist:
     """A measured candidate that may win.
 
     Args:
-        candidate: What ran.
         time_us: Median of the search's own timing.
         lo_us: Lower end of its interval.
-        hi_us: Upper end.
         deterministic: Whether every run gave the same bits.
         resources: Sorts the one that needs less first.
         incumbent: Whether it serves the shape today.
@@ -63,7 +61,6 @@ class Selection:
     """What the finals decided.
 
     Args:
-        winner: The configuration to serve.
         finals: Every finalist, fastest first.
         margin_us: Median of the paired differences to the fastest one that is no tie with the winner, or to the
             next one where all are; None for a single finalist.

@@ -27,7 +27,6 @@ class GpuState:
 
     Args:
         clock_mhz: Clock of the compute units; None if the driver does not say.
-        temperature_c: Of the chip.
         notes: What disturbs a measurement: throttling, other processes on the GPU.
     """
 

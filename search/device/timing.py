@@ -110,13 +110,9 @@ class Timing:
     Args:
         median_us: Median over the samples.
         lo_us: Lower end of the median's 95 % interval.
-        hi_us: Its upper end.
-        samples: How many there were.
-        launches: In each sample.
         slow: Whether sampling stopped because it was clearly slower than the best.
         rotated_bytes: Bytes of the copies that the launches went round; 0 if warm.
         host_launch_us: Time the host takes to launch it outside of a graph.
-        protocol: How it was obtained.
     """
 
     median_us: float
@@ -154,7 +150,6 @@ def sample_until_sure(
     Args:
         replay_us: Device times of the asked number of replays.
         protocol: When to stop.
-        launches: In one replay.
         best_us: Time of the best candidate so far.
         clock: Seconds.
 

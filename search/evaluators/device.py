@@ -34,12 +34,7 @@ Compilation = Compiled | Evaluation
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds that a candidate may take.
-
-    Args:
-        compile_s: To compile.
-        tasks: On the GPU.
-    """
+    """Seconds that a candidate may take."""
 
     compile_s: float = COMPILE_TIMEOUT_S
     tasks: TaskLimits = field(default_factory=TaskLimits)
@@ -49,12 +44,8 @@ class DeviceEvaluator(Evaluator):
     """Evaluates candidates by measuring them, the studies of several shapes each on a GPU of its own.
 
     Args:
-        device: Key of the GPUs.
         jobs: Compiling processes; None takes one a core but two, and not more than the GPUs can use.
-        protocol: How to time.
-        limits: Time limits.
         gpus: Indices of the GPUs to use, which are all of one kind.
-        product: What they are.
         compiler: Pool that compiles; None makes one.
         workers: Pool of each GPU, with one process; None makes them, each with a spare that stands by.
     """

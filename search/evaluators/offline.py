@@ -45,7 +45,6 @@ class OfflineTask:
     """What a worker is given.
 
     Args:
-        candidate: To judge.
         logs: Folder of its own, which tells what was being compiled if the worker does not come back.
     """
 
@@ -60,7 +59,6 @@ class OfflineEvaluator(Evaluator):
         device: What to compile for; gfx950 with any number of compute units.
         jobs: Worker processes; None takes one a core.
         cache: Folder of compiled kernels; None takes :func:`~kernels.disk.default_cache`.
-        timeout_s: Limit of one candidate.
 
     Raises:
         InputError: No folder for compiled kernels can be written.
@@ -189,13 +187,7 @@ def judge(task: OfflineTask, *, device: DeviceKey, cache: Path) -> Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class ExecutedCandidate:
-    """A candidate whose code was executed and is right.
-
-    Args:
-        program: Its launches.
-        compiled: Their code.
-        report: Of the execution.
-    """
+    """A candidate whose code was executed and is right."""
 
     program: Program
     compiled: Sequence[CompiledCall]
@@ -233,9 +225,6 @@ def predict_executed(
     """Time by the simulation of the instructions that were executed.
 
     Args:
-        candidate: What was compiled.
-        compiled: Its launches.
-        report: Of their execution.
         machine: With the harness whose times are asked for.
     """
     program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)

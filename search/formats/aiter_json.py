@@ -48,7 +48,6 @@ class Operation:
     """One of AITER's operations that multiply by MXFP4 weights.
 
     Args:
-        name: In the files' names.
         whole: Family that runs it without a split of K.
         split: Family that runs it with one.
         bounds: M that a key can name.

@@ -27,12 +27,9 @@ class Trial:
 
     Args:
         device: Where it ran, or is meant to run.
-        shape: Problem.
         family: Of ``config``.
-        config: Knobs.
         outcome: One of ``search.evaluation.OUTCOMES``.
         time_us: Measured median; None where the file has no times.
-        predicted_us: By a model.
         reason: Why the outcome is not ``ok``, or what is missing.
         protocol: How the time was taken, in a few words.
         started: ISO 8601, "" where unknown.
@@ -54,12 +51,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A part of a file that was not taken, or of the results that a file cannot say.
-
-    Args:
-        where: Line, key or row.
-        reason: Why.
-    """
+    """A part of a file that was not taken, or of the results that a file cannot say."""
 
     where: str
     reason: str
@@ -71,7 +63,6 @@ class Reading:
 
     Args:
         trials: What can be used here.
-        left_out: The rest.
     """
 
     trials: tuple[Trial, ...]
@@ -85,7 +76,6 @@ class Written:
     Args:
         files: Text by file name; :data:`WHOLE` where the format has one file.
         added: Entries that were not there.
-        replaced: Entries that were.
         left_out: What the format cannot say.
     """
 

@@ -34,14 +34,7 @@ from search.gfx950.simulator.state.recording import Recording
 
 @dataclass(frozen=True)
 class SimulatedCall:
-    """A launch with its loaded machine code.
-
-    Args:
-        call: The launch.
-        kernel: Its code.
-        waves: Of a workgroup.
-        lds_bytes: That the launch allocates.
-    """
+    """A launch with its loaded machine code."""
 
     call: KernelCall
     kernel: Kernel
@@ -55,10 +48,8 @@ class GateReport:
 
     Args:
         max_rel_error: Largest relative error of the elements compared.
-        elements: Compared with the reference.
         histograms: Executed instructions of each launch.
         recordings: What each launch executed, for whoever times it.
-        check_s: Seconds that it took.
     """
 
     max_rel_error: float
@@ -81,7 +72,6 @@ def check_program(
     Args:
         program: To check at ``shape``.
         calls: Its launches with their code.
-        shape: Problem.
         budget: Instructions that a wave may execute.
         stride_am: Elements from one row of A to the next, NaN between them, that ``program`` was made for; None: K.
 

@@ -58,8 +58,6 @@ class GateInputs:
     """Operands of ``shape`` as the kernels see them.
 
     Args:
-        shape: Problem.
-        seed: Of the random values.
         extreme: To the ends of bf16 and E8M0, and with Inf; otherwise milder, for arithmetic that scales before it
             multiplies and so overflows: 6 * 2**127 is no fp32.
         nan_first: NaN in the first rows instead.
@@ -225,7 +223,6 @@ class _Block:
     Args:
         values: Dequantised and with :data:`SHIFTS` undone [R, K], float32, which holds them exactly. Where the bound of
             their sums is zero, so does fp32 each sum, in whatever order a library forms it.
-        sizes: Of the rows.
     """
 
     values: torch.Tensor

@@ -36,8 +36,6 @@ class Sample:
     """The part of a problem that is executed, with its memory.
 
     Args:
-        program: That is checked.
-        inputs: Operands.
         memory: By name of the buffer; outputs and workspaces hold NaN.
         checked: Regions of C that are compared.
         touched: Of each launch, the regions that it works on.
@@ -168,7 +166,6 @@ def take_sample(
 
     Args:
         program: To check at ``shape``, made for the stride.
-        shape: Problem.
         extreme: Operands go to the ends of their formats.
         nan_first: NaN in the first rows of A.
         stride_am: Elements from one row of A to the next; None: K.

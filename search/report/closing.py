@@ -36,8 +36,6 @@ class Summary:
     """What a sweep found out about one shape.
 
     Args:
-        device: Target.
-        shape: Problem.
         winner: None if no candidate may win.
         outcomes: How many trials ended in each outcome, in the order of ``OUTCOMES``.
         settled: How early the winner's search had done enough; "" where it took every trial.
@@ -54,7 +52,6 @@ def summarize(frame: pd.DataFrame, best: Sequence[Winner] | None = None) -> list
     """One summary for each (device, shape) of the results, in the order of N, K, M.
 
     Args:
-        frame: Results with all columns.
         best: Winners of ``frame``; found if not given.
     """
     won = {(w.device, w.shape): w for w in (winners(frame) if best is None else best)}

@@ -22,9 +22,7 @@ class Gain:
     """A step of one deployment of a model.
 
     Args:
-        model: Its name.
         tp: Ranks that share it.
-        device: Where.
         evidence: Whether the times were measured or predicted.
         before_us: GEMMs of a step with the untuned default, averaged over the steps of the set.
         after_us: The same with the winners.

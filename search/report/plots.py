@@ -75,7 +75,6 @@ def draw(plt: Any, families: pd.Series[str], times_us: pd.Series[float], label: 
     Args:
         plt: ``matplotlib.pyplot``.
         families: Family of each trial, in the order of the search.
-        times_us: Their times.
         label: Of the axis of times.
     """
     figure, (search, compare) = plt.subplots(1, 2, figsize=(11, 5), sharey=True, layout="constrained")

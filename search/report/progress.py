@@ -18,11 +18,7 @@ from search.study.study import Progress as StudyProgress
 
 @dataclass
 class TerminalReporter:
-    """A bar for the shape at work and one for the sweep.
-
-    Args:
-        console: Where to write.
-    """
+    """A bar for the shape at work and one for the sweep."""
 
     console: Console
     _bars: Progress = field(init=False)

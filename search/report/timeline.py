@@ -26,9 +26,6 @@ def write_timeline(
     """Write ``to`` with the endings ``.png`` and ``.json``; both paths.
 
     Args:
-        names: Of the launches.
-        times: Of the launches, watched.
-        title: Of the picture.
         clock_mhz: Clock of the shader engine.
         to: Path without an ending.
 

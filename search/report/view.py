@@ -25,10 +25,8 @@ class View:
 
     Args:
         query: Expression that is true for the rows to keep, see ``search.report.view``.
-        best: Only the winners.
         sort: Column to sort by; a leading ``-`` sorts downwards.
         columns: Columns to keep, in order, each once.
-        limit: Most rows to keep.
     """
 
     query: str | None = None

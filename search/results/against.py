@@ -29,10 +29,7 @@ class Best:
     """What serves a shape best, on one word.
 
     Args:
-        device: Where.
-        shape: Problem.
         family: Of ``config``.
-        config: Knobs.
         evidence: Whether ``cost_us`` was measured or predicted.
         cost_us: Microseconds.
         spread_us: Width of the measured interval, None where unknown.
@@ -55,7 +52,6 @@ class Comparison:
 
     Args:
         ours: Of the results that are looked at.
-        theirs: Of the others.
     """
 
     ours: Best

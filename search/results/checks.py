@@ -32,7 +32,6 @@ def check_results(frame: pd.DataFrame, source: str) -> None:
     """Check that every row says for which device and shape it is, that times are times and words are known ones.
 
     Args:
-        frame: Results with all columns.
         source: Where they come from, for messages.
 
     Raises:

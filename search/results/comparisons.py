@@ -54,7 +54,6 @@ def cliffs(frame: pd.DataFrame, best: Sequence[Winner]) -> list[Cliff]:
     Where the winners are of several devices, the words begin with the device.
 
     Args:
-        frame: Results with all columns.
         best: Winners of ``frame``.
     """
     known = slowdowns(frame, lambda device, shape: (default_choice(shape, device), LIBRARY))
@@ -126,7 +125,6 @@ def regrets(frame: pd.DataFrame, table: TunedTable) -> list[Regret]:
     left out where no M is in between.
 
     Args:
-        frame: Results with all columns.
         table: Rows of one device.
     """
 

@@ -24,10 +24,8 @@ class RangeRow:
     """A configuration that serves some neighbouring M of a ladder.
 
     Args:
-        device: Where.
         shape: Of the largest M that it serves.
         family: Of ``config``.
-        config: Knobs.
         Ms: That it serves, ascending.
         worst: How much slower it is than the best, at the M where that is most, as a part of the best time.
     """
@@ -79,7 +77,6 @@ def choose_ranges(frame: pd.DataFrame, max_regret: float) -> list[RangeRow]:
     """The fewest rows of each ladder of the results; of as many rows those with the least regret.
 
     Args:
-        frame: Results with all columns.
         max_regret: Part of the best time at an M that the row which serves it may lose.
     """
     asked = leaders(frame)

@@ -36,15 +36,11 @@ def make_record(
     A fact that is None, infinite or NaN is unknown and left out.
 
     Args:
-        study: Name of the study.
         device: What the candidate was judged for.
-        candidate: What was judged.
         evaluation: Verdict; its ``objective_us`` becomes ``time_us`` or ``predicted_us``.
         started: ISO 8601, with the offset from UTC.
-        duration_s: Of the whole evaluation.
         versions: Columns ``triton``, ``torch``, ``rocm_or_cuda``; ``source_hash`` is the family's by default.
         target: As the user named it; default: the device.
-        trial: Number within the study.
 
     Raises:
         ValueError: A fact or version that is no column or has another type, or an ``ok`` without a time.

@@ -21,10 +21,8 @@ class Start:
     """A configuration to try early, and what its source says of it.
 
     Args:
-        device: It was made for.
         shape: It was made for; serves smaller M too.
         family: Of ``config``.
-        config: Knobs.
         time_us: As its source says; None where that has no times.
         how: How the source obtained the time.
         exact: Whether only this point is meant, not the nearest that is legal.
@@ -73,12 +71,7 @@ def _starts(frame: pd.DataFrame) -> Iterator[Start]:
 
 
 def start_lines(frame: pd.DataFrame, starts: Mapping[GemmShape, Sequence[Start]]) -> list[str]:
-    """A line for each start: its own word, and beside it what the same configuration and the winner take here.
-
-    Args:
-        frame: Trials of the sweep.
-        starts: By shape.
-    """
+    """A line for each start: its own word, and beside it what the same configuration and the winner take here."""
     best = {winner.shape: winner.cost_us for winner in winners(frame)}
     lines = []
     for shape, members in starts.items():

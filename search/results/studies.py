@@ -107,7 +107,6 @@ def first_study(device: DeviceKey, shape: GemmShape, protocol: str, triton: str)
 
     Args:
         protocol: How the objective is obtained, and its version.
-        triton: Version of Triton.
     """
     return "/".join((str(device), str(shape), protocol, f"triton-{triton}", study_hash()))
 

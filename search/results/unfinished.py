@@ -20,10 +20,6 @@ def unfinished(frame: pd.DataFrame, studies: Iterable[str]) -> dict[str, str]:
 
     A study is finished when it holds the trials that its last run was to reach, or settled before, and, if it was
     measured, has held its finals since. Among the recorded times of a replay no finals are held.
-
-    Args:
-        frame: Results with all columns.
-        studies: Names.
     """
     ours = [study for study in studies if not study.startswith(PUBLISHED)]
     chosen = frame[frame["study"].isin(ours)].sort_values("trial", na_position="first", kind="stable")

@@ -32,15 +32,11 @@ class Winner:
 
     Args:
         device: What it is valid for.
-        shape: Problem.
-        family: Of the trial.
-        config: Of the trial.
         evidence: Whether ``cost_us`` was measured or predicted.
         cost_us: Microseconds.
         spread_us: ``time_hi_us - time_lo_us`` of a measured trial, if known.
         deterministic: Whether every run gives the same bits.
         margin: How much slower the runner-up is, as a part of ``cost_us``; None without one.
-        roofline_fraction: As recorded.
         row: Label of the trial in the DataFrame.
         equals: Labels of the trials that it cannot be told from, itself included.
     """
@@ -79,7 +75,6 @@ def winners(
     resources, then the faster one.
 
     Args:
-        frame: Results with all columns.
         incumbents: Table whose rows win ties on its own device.
         deterministic_only: Leave out trials whose result may vary.
     """
@@ -100,7 +95,6 @@ def slowdowns(
     A point without a trial that can be compared with the winner is left out; one that only lost a tie is 0 slower.
 
     Args:
-        frame: Results with all columns.
         points: Which points are asked about.
     """
     trials = _Trials.of(_eligible(frame, deterministic_only=False))
@@ -143,7 +137,6 @@ class _Trials:
     """Eligible trials as arrays [trials], so that thousands of shapes take seconds.
 
     Args:
-        rows: The trials.
         cost_us: What is minimised.
         spread_us: Width of the measured interval, 0 where unknown.
         measured: Whether the cost was measured.
@@ -258,7 +251,6 @@ def preference(incumbent: bool, deterministic: bool, resources: tuple[float, ...
         incumbent: Whether it serves the shape today.
         deterministic: Whether every run gives the same bits.
         resources: What it needs of :data:`RESOURCES`, infinite where unknown.
-        time_us: Its time.
     """
     return (not incumbent, not deterministic, resources, time_us)
 

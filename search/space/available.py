@@ -17,7 +17,6 @@ def absence(family: str, device: DeviceKey, *, offline: bool) -> str | None:
 
     Args:
         family: Name in ``FAMILIES``.
-        device: To search for.
         offline: Whether candidates are judged by the simulator instead of a GPU.
     """
     return config_absence(family, FAMILIES[family].config_type(), device, offline=offline)
@@ -38,9 +37,7 @@ def available_spaces(
     """The spaces that can be searched, and a line for each thing that is left out.
 
     Args:
-        spaces: By family.
         asked: Families that the user named; None if none was.
-        device: To search for.
         offline: As for :func:`absence`.
 
     Raises:

@@ -48,9 +48,6 @@ class LegalSet:
     """The legal points of one family at one shape, in the order of the space's lists.
 
     Args:
-        space: Where they come from.
-        shape: Problem.
-        device: Where they would run.
         frame: One row a point, one column a field of the family's configuration (int32, or categorical text).
         removed: What each constraint and rule removed, in the order in which they were applied.
         keys: Position of each point in the full product [points], ascending.

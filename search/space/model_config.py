@@ -71,7 +71,6 @@ class Fields:
     """Fields of a ``config.json`` that name themselves when they are missing.
 
     Args:
-        path: The file, for messages.
         values: Its content, that of ``text_config`` where the model has several parts.
     """
 

@@ -45,7 +45,6 @@ class Layer:
     """A layer that a step of a model runs, for what the model gains.
 
     Args:
-        name: For people.
         N: Columns of its output.
         K: Columns of its input.
         last: The most tokens that it is tuned for; more are computed as so many.
@@ -77,7 +76,6 @@ class ShapeSet:
     """Shapes without duplicates, in the order of their file.
 
     Args:
-        name: For people.
         source: Where the shapes come from.
         entries: At least one.
         layers: Those that a step runs, of a model.

@@ -38,7 +38,6 @@ class SearchSpace:
         parameters: Choices of each searched knob, in the order of the file; other knobs keep their defaults.
         constraints: Conditions that a point must meet besides the family's own rules.
         defaults: Starting configurations, the first that is legal first.
-        source: The file, for messages.
         digest: Short hash of the content; comments, spelling and the order of constraints do not change it.
     """
 
@@ -87,7 +86,6 @@ def load_spaces(folder: Path, families: Sequence[str] | None = None) -> dict[str
     """Spaces by family, read from ``folder/<family>.yaml``.
 
     Args:
-        folder: Where the files are.
         families: Which ones, in this order; default: each family that has a file, in the registry's order.
 
     Raises:

@@ -146,7 +146,6 @@ def fit(table: Table, rows: Rows, targets: Floats, start: Parameters, iterations
     """The likeliest parameters after some trials, found from ``start``.
 
     Args:
-        table: Of the points.
         rows: Points that were tried [trials].
         targets: What was measured there [trials], with mean 0 and variance 1.
         start: Where the search for the parameters begins.

@@ -126,7 +126,6 @@ def gemm_features(columns: Mapping[str, npt.NDArray[Any]], shape: GemmShape, cu_
 
     Args:
         columns: Values of each searched knob [points].
-        shape: Problem.
         cu_count: Compute units.
     """
     points = len(next(iter(columns.values()), ()))

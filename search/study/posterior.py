@@ -18,7 +18,6 @@ class Posterior:
     all points: work and memory are linear in trials times points.
 
     Args:
-        covariance: Of the points.
         rows: Points that were tried so far [trials], in order.
     """
 

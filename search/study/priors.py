@@ -139,11 +139,7 @@ def first_trials(
     """Points to try first, the likeliest to win ahead: few trials do not reach far into the defaults.
 
     Args:
-        shape: To be searched.
-        device: To search for.
         points: The legal ones.
-        winners: Of other shapes.
-        defaults: Of the spaces.
     """
     row = load_dispatcher(device).choose(shape)
     untuned = default_choice(shape, device)  # shows what a missing row would cost

@@ -28,7 +28,6 @@ class Comparison:
     """Rows of one device against the family's default: by measurement where there is one, else by the timing model.
 
     Args:
-        device: Of the rows.
         measured: By shape, how much slower than its winner each point is that was measured there.
     """
 

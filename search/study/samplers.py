@@ -150,7 +150,6 @@ class ModelSampler(LegalSampler):
     Args:
         points: The legal points and which were tried.
         spaces: Distributions of each family's fields.
-        inner: The model.
         startup: Random points before the model is asked.
     """
 
@@ -210,7 +209,6 @@ def make_sampler(
         seed: Makes the proposals repeatable.
         budget: Trials that will be run.
         shape: Problem; with ``device`` it lets the surrogate reason about tiles, waves and the timing model's estimate.
-        device: Where the points run.
 
     Raises:
         InputError: Unknown name.

@@ -53,9 +53,7 @@ class Progress:
     """State of a study, for people who wait.
 
     Args:
-        shape: Being searched.
         done: Trials that ended, earlier runs included.
-        total: Trials wanted.
         best_us: Smallest objective so far, None before the first.
         evidence: Whether it was measured or predicted, "" before the first.
         outcomes: Trials by outcome.
@@ -127,7 +125,6 @@ def in_flight(capacity: int, ended: int) -> int:
 
     Args:
         capacity: What the evaluator can take.
-        ended: Trials that have ended.
     """
     return min(capacity, max(FIRST_IN_FLIGHT, ended))
 
@@ -138,11 +135,8 @@ class StudyRun:
 
     Args:
         kept: Study in the storage.
-        shape: Problem.
-        evaluator: Judges the candidates.
         points: Legal points of the shape.
         record: Results row of (candidate, evaluation, start time, seconds).
-        notify: Told after every trial.
         stop: Ends the search when it is set.
     """
 
@@ -171,8 +165,6 @@ class StudyRun:
         """Run until the study holds ``trials`` trials, no point is left, enough was done, or the deadline has passed.
 
         Args:
-            sampler: Name of the sampler.
-            seed: Of the sampler.
             trials: Trials wanted, those of earlier runs included.
             seeds: Points to try first, in order; illegal and tried ones are skipped.
             deadline_s: End, on the clock of ``time.monotonic``.

@@ -35,7 +35,6 @@ class SurrogateSearch:
     """Proposes the point with the largest expected improvement.
 
     Args:
-        space: The points.
         seed: Makes the proposals repeatable.
         last: Points that are left until no other is [points].
     """
@@ -57,7 +56,6 @@ class SurrogateSearch:
         """A trial of ``point`` ended.
 
         Args:
-            point: Its number.
             time_us: Its time, certain or not; None where it has none.
         """
         self._open[point] = False

@@ -69,7 +69,6 @@ class ArtifactCache:
         """Keep ``result`` under ``key``; a reader sees the old file or the whole new one.
 
         Args:
-            key: Of the compilation.
             result: Its code, or one of ``FAILURES``.
 
         Raises:

@@ -33,8 +33,6 @@ class CompiledCall:
     """One launch of a program with its machine code.
 
     Args:
-        call: The launch.
-        kernel: Its code.
         analysis: What the code needs and does.
         cached: Whether the code came from disk.
     """
@@ -69,7 +67,6 @@ def compile_call(program: Program, call: KernelCall, cache: ArtifactCache, logs:
 
     Args:
         program: Of which ``call`` is a launch.
-        call: To compile.
         cache: Where compilations are kept.
         logs: Folder for the compiler's error stream, a file named by the artifact's key. It is there only while the
             compiler runs, so one that is left tells which compilation took the process with it.

@@ -22,10 +22,6 @@ KEPT = 8  # loaded code objects, some 20 MB each
 def build_hip(kernel: HipKernel, cache: Path) -> tuple[CompiledKernel, bool]:
     """The assembly of ``kernel``, and whether it came from disk.
 
-    Args:
-        kernel: To build.
-        cache: Folder of compiled kernels.
-
     Raises:
         CompileError: The compiler rejects it, now or when it was first asked.
         TimedOutError: It did not end in time.

@@ -33,7 +33,6 @@ class CompiledKernel:
     Args:
         name: Symbol of the kernel.
         arch: Architecture, ``gfx950``.
-        triton_version: Version of the compiler.
         num_warps: Waves of one workgroup.
         lds_bytes: LDS that the launch allocates; the assembly's own LDS size is 0.
         compile_s: Seconds the compiler took, when it ran.
@@ -68,7 +67,6 @@ class Specialization:
         options: Launch options, see :func:`valid_options`.
         divisible_by_16: Names of integer arguments known to be multiples of 16.
         large_pointers: Names of pointers to tensors of 2 GB or more.
-        arch: Architecture.
     """
 
     fn: Any

@@ -95,7 +95,6 @@ class ComputeUnit:
     Args:
         workgroup: Its waves; all workgroups are alike.
         supply: Of memory.
-        constants: Of the machine.
         watch: Keep spans.
     """
 

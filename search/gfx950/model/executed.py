@@ -31,9 +31,7 @@ class Prediction:
     Args:
         predicted_us: Time of the whole program in the machine's harness.
         lo_us: Lower end of the interval that holds nine of ten measured times.
-        hi_us: Its upper end.
         tie: Relative difference below which two candidates of one shape are not told apart.
-        harness: Name of that harness.
         model: Version of the model, and the harness: times of two are never compared.
         bound: Name of the largest term: ``launch``, ``extra``, or a limit of the largest kernel.
         roofline_us: Least time of the problem: dense FP4 peak or peak HBM bandwidth, whatever takes longer.
@@ -85,8 +83,6 @@ class ExecutedCall:
     """One launch of a program as it was executed.
 
     Args:
-        call: The launch.
-        executed: Its code and recording.
         resident: Workgroups that fit on a compute unit.
     """
 
@@ -156,7 +152,6 @@ def tile_sharing(
     Args:
         pointers: The program's name of the buffer behind each argument.
         tile_m: Tile row of each workgroup.
-        tile_n: Its tile column.
         split: Its slice of K.
         at_once: Workgroups that run at once.
     """
@@ -209,9 +204,7 @@ def predict_works(
 
     Args:
         works: In order.
-        shape: Problem.
         machine: With the harness whose times are asked for.
-        constants: Of the simulation.
     """
     times = times_of(works, shape, machine, constants)
     harness = machine.harness

@@ -68,7 +68,6 @@ def estimate_calls(family: str, columns: Mapping[str, Any], shape: GemmShape, ma
     Args:
         family: One that :func:`is_modelled`.
         columns: The configuration's fields: single values, or one array [configurations] for each.
-        shape: Problem.
         machine: Decides how many workgroups fit.
 
     Raises:
@@ -90,8 +89,6 @@ def overflows(family: str, columns: Mapping[str, Any], points: int, machine: Mac
     Args:
         family: Name in ``FAMILIES``; a stage without a model is taken to fit.
         columns: One array [points] for each of the configuration's fields.
-        points: How many there are.
-        machine: What there is.
     """
     found = np.zeros(points, np.bool_)
     for stage in FAMILIES[family].stages(SimpleNamespace(**columns)):

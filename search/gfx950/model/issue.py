@@ -54,7 +54,6 @@ class Stretch(NamedTuple):
     """A stretch of arithmetic and the operation that ends it.
 
     Args:
-        kind: Of the operation.
         clks: From its first instruction to the operation.
         valu: Clocks that it holds the vector unit.
         mfma: Clocks that it holds the matrix core.

@@ -41,11 +41,8 @@ class LaunchWork:
     """One launch.
 
     Args:
-        name: Of the kernel.
         workgroup: Waves of a workgroup.
-        workgroups: Of the launch.
         resident: Workgroups that fit on a compute unit.
-        sharing: Of its operands.
         read_bytes: Distinct bytes that the launch reads.
         full_rows: Share of the rows of its tiles that are rows of C; the others multiply zeros, which costs no power.
         handed: Buffers that an earlier launch of the program wrote.
@@ -75,10 +72,8 @@ class LaunchTime:
     """Time of one launch without what the harness adds, in microseconds.
 
     Args:
-        work_us: All of it.
         dispatch_us: Until the last workgroup of the first round has begun.
         memory_us: Of reading distinct bytes that nothing hides.
-        unit: The simulated compute unit.
         supply: What memory gave it.
     """
 
@@ -95,9 +90,7 @@ def launch_time(
     """Time of ``work``.
 
     Args:
-        work: The launch.
         machine: Compute units, clock, harness.
-        constants: Of the simulation.
         warm: Whether its operands are in the Infinity Cache.
         watch: Keep spans, for a picture.
     """

@@ -24,7 +24,6 @@ class Event(NamedTuple):
     """A stretch of arithmetic and the operation that ends it, with what the operation moves.
 
     Args:
-        kind: Of the operation.
         clks: From its first instruction to the operation, see :class:`~search.gfx950.model.issue.Stretch`.
         valu: Clocks of the vector unit.
         mfma: Clocks of the matrix core.
@@ -63,12 +62,7 @@ class WaveStream:
 
 @dataclass(frozen=True, eq=False)
 class Executed:
-    """A launch that the simulator executed.
-
-    Args:
-        recording: Of the launch.
-        waves: Of a workgroup.
-    """
+    """A launch that the simulator executed."""
 
     recording: Recording
     waves: int
@@ -172,7 +166,6 @@ class ShortStream:
     """Blocks of a wave with its longest loop cut.
 
     Args:
-        blocks: What is left.
         marks: Positions in these at which trips of the loop begin, and the one behind it.
         cut: Trips that were left out.
     """

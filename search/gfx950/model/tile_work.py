@@ -58,8 +58,6 @@ class TileWork:
     Where that leaves fewer parts than waves, waves repeat each other's work.
 
     Args:
-        BLOCK_M: Rows.
-        BLOCK_N: Columns.
         BLOCK_K: Values of K a step.
         num_warps: Waves of a workgroup.
         num_stages: Pipelining depth.

@@ -41,7 +41,6 @@ class CallWork:
 
     Args:
         workgroups: Of the launch; 0 if the program has no such launch.
-        waves: Of one workgroup.
         resident: Workgroups that fit on a compute unit at once, at least 1.
         mfma: MFMA instructions that one wave executes.
         mfma_clks: Clocks of the matrix core for these.
@@ -49,7 +48,6 @@ class CallWork:
         packed_clks: Of these, instructions that never run beside an MFMA.
         lds_clks: One wave's clocks on its quarter of the LDS bandwidth.
         vmem_clks: One wave's clocks on the compute unit's vector memory path.
-        barriers: That one wave meets.
         steps: Dependent rounds of loads: trips of the K loop, 1 for a kernel without one.
         stages: Software-pipelining depth of that loop; 1 waits for each load.
         feed_bytes: Bytes that one workgroup loads.
@@ -83,7 +81,6 @@ def with_code(work: CallWork, analysis: Analysis, lds_bytes: int, machine: Machi
 
     Args:
         work: Estimate of the launch; its steps, grid and bytes stay.
-        analysis: Of the compiled kernel.
         lds_bytes: LDS that the launch allocates.
         machine: Decides how many workgroups fit.
     """
@@ -107,7 +104,6 @@ class KernelTime:
     """Time of one launch in microseconds without the launch itself, and what each limit alone would take.
 
     Args:
-        work_us: Predicted time.
         mfma_us: Matrix cores.
         valu_us: Vector instructions, with the clocks in which MFMA block them.
         lds_us: LDS bandwidth.

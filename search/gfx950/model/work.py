@@ -54,7 +54,6 @@ def estimate_gemm_work(
         BLOCK_N: Columns of a tile.
         BLOCK_K: Values of K a step.
         M: Rows of the problem.
-        N: Columns.
         K: Depth.
         split_k: Workgroups that share a tile.
         num_warps: Waves of a workgroup.

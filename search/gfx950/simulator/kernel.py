@@ -65,9 +65,6 @@ class Kernel:
     """A kernel that can be launched any number of times.
 
     Args:
-        name: Function name.
-        program: Decoded instructions.
-        descriptor: Register set-up.
         arguments: From the metadata, in order of offset.
     """
 

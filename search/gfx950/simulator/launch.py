@@ -56,7 +56,6 @@ class Histogram:
         by_class: Instructions of all waves by class.
         by_mnemonic: Instructions of all waves by mnemonic.
         by_text: Instructions of all waves by their text, operands and modifiers included.
-        waves: Number of waves.
         longest_wave: Instructions of the wave that executed most.
         global_read_bytes, global_written_bytes, lds_read_bytes, lds_written_bytes: Sums over all lanes.
     """
@@ -87,8 +86,6 @@ class SimulationResult:
 
     Args:
         findings: Wrong behaviour, in order of first appearance.
-        histogram: Executed instructions.
-        workgroups: Workgroups that ran.
         recording: Executed blocks and what memory instructions touched.
         stores: Where stores and atomics went, by name of the argument.
         wave_workgroup: Position in ``workgroups`` of each wave.
@@ -116,8 +113,6 @@ def simulate(
     """Execute ``workgroups`` (default: the whole grid) of ``launch``; arrays change in place.
 
     Args:
-        kernel: What to run.
-        launch: Arguments and sizes.
         workgroups: (x, y, z) of the workgroups to run together.
         budget: Instructions a wave may execute before it is stopped with a finding.
 

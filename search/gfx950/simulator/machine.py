@@ -27,11 +27,8 @@ class Machine:
     """Scheduler of wave groups.
 
     Args:
-        program: What to run.
-        env: Shared state.
         budget: Instructions a wave may execute.
         counts: Executions of each instruction, summed over waves.
-        executed: Instructions of each wave.
     """
 
     program: Program

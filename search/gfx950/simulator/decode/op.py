@@ -52,9 +52,7 @@ class Op:
         name: ISA name in lower case.
         semantics: ``f(group, dst…, src…)`` with register indices.
         dst: Types of the destinations; ``mask`` is a lane mask in an SGPR pair.
-        src: Types of the sources.
         implicit: Sources that the text does not print: ``dst`` (read-modify-write), ``vcc``, ``scc``, ``exec``.
-        kind: Histogram class.
         sets_scc: The instruction writes SCC.
         preserve: Bits of the destination that keep their old value.
         shadow: Rule for undefined bits; None: any undefined source bit makes every result bit undefined.
@@ -86,9 +84,7 @@ class Instruction:
     """A decoded instruction, bound to its registers.
 
     Args:
-        statement: Where it comes from.
         run: Executes it on a group of waves.
-        kind: Histogram class.
         reads, writes: Register indices.
         control: What the machine does next.
         target: Index of the branch target.
@@ -97,7 +93,6 @@ class Instruction:
         lanes: Address function of a store, which tells the lanes that are in range; None: all active lanes.
         store_bits: Bits of each data register that a store reads.
         preserve: Bits of each destination that keep their old value.
-        shadow: Rule for undefined bits.
         sources: First index of each source (or of the scratch row it was changed into), in order.
         before, after: Steps for modifiers, whose effect on undefined bits counts too.
         narrow: All operands are single registers.

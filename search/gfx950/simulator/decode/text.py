@@ -26,7 +26,6 @@ class Statement:
         operands: As text, in order.
         modifiers: ``offset:16`` as ``{"offset": "16"}``, flags with an empty value.
         line: Line in the text, from 1.
-        text: The instruction without comments.
         address: Byte address in the code object, where the text gives it.
     """
 
@@ -115,7 +114,6 @@ def parse_objdump(text: str, symbol: str, symbol_address: int, symbol_end: int |
     """Statements from ``symbol_address`` on in ``llvm-objdump -d`` output.
 
     Args:
-        text: Whole disassembly.
         symbol: Name of the function (for messages).
         symbol_address: Its first byte.
         symbol_end: First byte after it; None: to the end of the section.

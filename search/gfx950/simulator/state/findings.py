@@ -60,11 +60,9 @@ class Finding:
     """One wrong behaviour, at the first place where it was seen.
 
     Args:
-        kind: Class of the finding.
         workgroup: (x, y, z) of the first wave concerned.
         wave: Index of that wave in its workgroup.
         line: Line of the instruction in the assembly text, from 1.
-        text: The instruction.
         detail: Values that explain it (register, address, buffer).
     """
 

@@ -93,7 +93,6 @@ class LocalMemory:
         """Write uint8 ``values`` [waves, 64, size] at flat ``offsets`` [waves, 64] where ``active``.
 
         Args:
-            waves: Wave ids.
             offsets: Flat byte offsets, int64.
             values: Bytes of each lane.
             active: Lanes that write, bool [waves, 64].

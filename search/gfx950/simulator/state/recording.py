@@ -52,7 +52,6 @@ class Recording:
     """Written by the machine and by the memory instructions while they execute.
 
     Args:
-        instructions: Of the program, decoded.
         blocks: (first instruction, one past the last, ids of the waves) in order of execution.
         footprints: By the statement that was executed.
     """

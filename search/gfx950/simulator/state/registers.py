@@ -46,7 +46,6 @@ class Operand:
     """One operand: a register range, or a constant that still waits for its type.
 
     Args:
-        text: As written, without modifiers.
         index: First register in the common index space; None for a constant.
         count: Registers in the range.
         neg, abs, sext: Input modifiers.

@@ -168,7 +168,6 @@ class Environment:
 
     Args:
         memory: Global memory.
-        lds: LDS of all workgroups.
         workgroups: (x, y, z) of each simulated workgroup.
         wave_workgroup: Position in ``workgroups`` of each wave.
         wave_in_group: Number of each wave in its workgroup.
@@ -200,10 +199,7 @@ class Environment:
         """Keep one finding for the instruction that ``group`` executes.
 
         Args:
-            kind: Class of the finding.
-            group: The waves that execute.
             where: Offending waves or lanes, bool [waves] or [waves, …]; None: the first wave.
-            detail: Values that explain it.
         """
         place = group.now
         line = place.line if place is not None else 0

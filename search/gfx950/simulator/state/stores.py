@@ -17,7 +17,6 @@ class Clash:
 
     Args:
         lane: Position of the lane among those that store.
-        wave: The other wave.
     """
 
     lane: int

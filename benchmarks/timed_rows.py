@@ -23,9 +23,9 @@ from native_checks import code_object_launch, random_operands
 
 from kernels.disk import default_cache
 from kernels.errors import InputError, KernelError
+from kernels.launches.code_object import CodeObjectCoverage
 from kernels.launches.program import Program
 from kernels.problem import GemmShape
-from kernels.rocm.code_object_launch import CodeObjectCoverage
 from kernels.rocm.code_objects import find_catalogue
 from search.gate.check import load_calls
 from search.gfx950.code.artifacts import ArtifactCache

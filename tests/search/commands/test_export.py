@@ -14,6 +14,7 @@ from result_rows import ATOMIC, failed, measured, only, predicted, results
 
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
+from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from kernels.tables import sources as table_sources
 from kernels.tables.file import load_table, write_table
@@ -226,7 +227,9 @@ def test_what_no_command_could_read_is_never_written(tmp_path: Path, change: dic
 
 
 def test_each_row_says_how_far_it_serves_by_the_model(tmp_path: Path) -> None:
-    tiles: dict[str, Value] = {"BLOCK_M": 4, "BLOCK_N": 16, "BLOCK_K": 1024, "num_stages": 3}
+    tiles: dict[str, Value] = {"BLOCK_M": 8, "BLOCK_N": 128, "BLOCK_K": 256, "num_stages": 2, "split_k": 14}
+    tiles |= {"REDUCE_BLOCK_M": 16, "REDUCE_BLOCK_N": 64, "family": "fused_splitk_workspace"}
+    tiles |= {"source_hash": FAMILIES["fused_splitk_workspace"].source_hash}
     export(results(predicted(7.7, M=8, **tiles)), table=None, output=tmp_path / "t.yaml", min_gain=0.0)
     row = only(list(load_table(tmp_path / "t.yaml").rows))
     assert row.serves_from == 1

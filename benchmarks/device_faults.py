@@ -32,6 +32,8 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from gpu_processes import descendants, gpu_processes
+
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.families.fused import TileConfig
@@ -165,12 +167,6 @@ def submit(lane: GpuLane, group: int, ended: dict[str, float] | None = None, nam
     return answer
 
 
-def orphans() -> str:
-    """Processes that the driver still sees on the GPU."""
-    query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader"]
-    return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
-
-
 def state(pid: str) -> str:
     """State letter of a process as /proc gives it, Z for one that only waits to be reaped; "" where it is gone."""
     try:
@@ -211,7 +207,8 @@ def killed_parent(sweep: Sequence[str] = SWEEP, start_s: float = SWEEP_START_S) 
         return {
             "fault": "parent killed by signal 9", "stored_before": before, "stored_after": stored(Path(folder)),
             "children": len(workers), "left": [command(pid) for pid in workers if runs(pid)],
-            "zombies": sum(state(pid) == "Z" for pid in workers), "gone_after_s": gone_after_s, "on_gpu": orphans(),
+            "zombies": sum(state(pid) == "Z" for pid in workers), "gone_after_s": gone_after_s,
+            "on_gpu": gpu_processes(),
         }  # fmt: skip
 
 
@@ -233,12 +230,6 @@ def killed_once_measuring(sweep: Sequence[str], results: Path, start_s: float) -
     if why_not:
         raise InputError(f"the sweep to be killed {why_not}, {before} trials stored; {last_line(words)}")
     return before, workers
-
-
-def descendants(pid: str) -> list[str]:
-    """Processes that a process started, and those that they started."""
-    children = subprocess.run(["pgrep", "-P", pid], capture_output=True, text=True).stdout.split()
-    return children + [other for child in children for other in descendants(child)]
 
 
 def never_measured(sweep: subprocess.Popen[bytes], results: Path, start_s: float) -> str:
@@ -276,7 +267,7 @@ def main(
             rows = run_faults(Path(folder) / "pid")
     rows.append(killed_parent())
     print(rows[-1], flush=True)
-    print("on the GPU now:", orphans() or "nothing")
+    print("on the GPU now:", gpu_processes() or "nothing")
     if output is not None:
         output.write_text(json.dumps(rows, indent=1))
 

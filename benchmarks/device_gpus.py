@@ -26,7 +26,10 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from gpu_processes import gpu_processes
+
 from kernels.errors import InputError
+from search.device.inventory import local_gpus
 from search.results import load, save
 from search.results.winners import winners
 from search.space.shapes import load_shapes
@@ -38,6 +41,9 @@ FAMILIES = "fused,fused_splitk_workspace"
 CLOSE = 0.02  # winners of two sweeps whose times differ by less are the same within what GPUs of one kind differ
 
 
+MASKS = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")  # HIP takes the second where the first is unset
+
+
 def sweep(name: str, shapes: list[str], trials: int, budget_s: float, cache: Path, results: Path, one: bool) -> float:
     """Run a sweep in a process of its own; its wall time."""
     command = [
@@ -46,7 +52,8 @@ def sweep(name: str, shapes: list[str], trials: int, budget_s: float, cache: Pat
     ]  # fmt: skip
     environment: dict[str, str] = {**os.environ, "TRITON_CACHE_DIR": str(cache)}
     if one:
-        environment["CUDA_VISIBLE_DEVICES"] = "0"
+        mask = next((name for name in MASKS if os.environ.get(name)), MASKS[-1 if torch.version.hip is None else 0])
+        environment[mask] = os.environ.get(mask, "0").partition(",")[0]
     start_s = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     wall_s = time.monotonic() - start_s
@@ -123,12 +130,6 @@ def agreement(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return table
 
 
-def left_on_gpus() -> str:
-    """Processes that the driver still sees on a GPU."""
-    query = ["nvidia-smi", "--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader"]
-    return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
-
-
 def main(
     output: Annotated[Path, typer.Option(help="Folder of a Parquet file for each sweep.")],
     shapes: Annotated[int, typer.Option(help="How many of the competition shapes.")] = 6,
@@ -136,7 +137,7 @@ def main(
     budget_s: Annotated[float, typer.Option(help="Of each sweep, starting included.")] = 90.0,
 ) -> None:
     """Sweep four times and say what each did."""
-    gpus = torch.cuda.device_count()
+    gpus = len(local_gpus())
     if gpus < 2:
         raise InputError(f"torch finds {gpus} GPUs here; run this on a machine that has several")
     asked = [str(shape) for shape in load_shapes(SHAPES).shapes[:shapes]]
@@ -156,7 +157,7 @@ def main(
             print(table.round(1).to_string(index=False))
             speeds.append(totals(name, frames[name], wall_s))
             wrong += faults(name, table, 1 if one else gpus, len(asked), trials)
-            left = left_on_gpus()
+            left = gpu_processes()
             wrong += [f"{name}: left on the GPUs: {left}"] if left else []
     print(pd.DataFrame(speeds).to_string(index=False))
     for state in ("empty", "full"):

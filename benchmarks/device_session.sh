@@ -27,7 +27,7 @@ step() { # name, seconds, command...
     tar czf "$work.tar.gz" -C "$work" . && mv "$work.tar.gz" "$out/part$part.tar.gz" # what there is so far
 }
 
-nvidia-smi 2>/dev/null | sed -n 3,15p
+(amd-smi static --asic --board || nvidia-smi) 2>/dev/null | sed -n 3,15p
 case $part in
 1)
     step probe 120 "$python" benchmarks/device_probe.py --shapes few --output "$work/probe.json"

@@ -34,7 +34,7 @@ for number in range({trials}):
 def faults(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     module = importlib.import_module("device_faults")
-    monkeypatch.setattr(module, "orphans", lambda: "")
+    monkeypatch.setattr(module, "gpu_processes", lambda: "")
     monkeypatch.setattr(module, "required_gpu", lambda: None)
     return module
 

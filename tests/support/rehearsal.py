@@ -32,14 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shapes", nargs="+", default=SHAPES)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        results, calls = Path(folder) / "results", Path(folder) / "calls"
+        results, calls, bundle = Path(folder) / "results", Path(folder) / "calls", Path(folder) / "sweep.zip"
         calls.mkdir()
         variables = environment(MACHINE) | {CALLS: str(calls), "PYTHONWARNINGS": "ignore"}
         sweep = ["sweep", *options.shapes, "--target", "local", "--trials", str(options.trials), "--jobs", "2"]
         steps = (
             (["doctor"], 0),
             ([*sweep, "--results", str(results)], 0),
-            (["inspect", "--best", "--results", str(results)], 0),
+            (["report", "--bundle", str(bundle), "--results", str(results)], 0),
+            (["inspect", "--best", "--results", str(bundle)], 0),
             (["export", "--results", str(results)], REFUSED),
         )
         ended = [_step(command, variables) == code for command, code in steps]

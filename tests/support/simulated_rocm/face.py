@@ -17,7 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from simulated_rocm.device import LaunchSpec, SimulatedDevice
-from simulated_rocm.hip import Library
+from simulated_rocm.hip import Library, map_library
 from simulated_rocm.machine import GpuSpec, MachineSpec, visible
 from simulated_rocm.memory import MARK, is_marked
 
@@ -220,6 +220,7 @@ def _marked(result: Any, face: Face, operands: list[torch.Tensor], *, moved: boo
 def install(spec: MachineSpec) -> Face:
     """Give this process the face; once."""
     face = Face(spec)
+    map_library(spec)  # as torch does with its import: Triton takes the copy that is mapped
     torch.version.hip = spec.hip
     torch.version.cuda = None
     _install_cuda(face)
@@ -257,6 +258,10 @@ def _install_cuda(face: Face) -> None:
     def device_count() -> int:
         return len(face.gpus) if counted is None or face.started else counted
 
+    def current_device() -> int:
+        face.start()
+        return 0
+
     def get_device_properties(device: Any = None) -> SimpleNamespace:
         face.start()
         return _properties(face.gpus[_index(device)])
@@ -279,7 +284,7 @@ def _install_cuda(face: Face) -> None:
         raise ModuleNotFoundError("amdsmi does not seem to be installed or it can't be imported.")
 
     names: Mapping[str, object] = {
-        "is_available": lambda: bool(face.gpus), "device_count": device_count, "current_device": lambda: 0,
+        "is_available": lambda: bool(face.gpus), "device_count": device_count, "current_device": current_device,
         "set_device": lambda device: face.start(), "get_device_properties": get_device_properties,
         "get_device_name": lambda device=None: get_device_properties(device).name,
         "get_device_capability": lambda device=None: (9, 5), "synchronize": lambda device=None: face.start() and None,

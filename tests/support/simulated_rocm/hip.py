@@ -64,14 +64,21 @@ def build() -> Path:
     return path
 
 
+def map_library(spec: MachineSpec) -> Any:
+    """The library, mapped into this process; of its answers only the version is there yet."""
+    library = ctypes.CDLL(str(build()))
+    _Machine.in_dll(library, "simulated_machine").runtime_version = spec.runtime
+    return library
+
+
 class Library:
     """The mapped library, with its hooks in ``device``."""
 
     def __init__(self, spec: MachineSpec, gpus: tuple[GpuSpec, ...], device: SimulatedDevice) -> None:
-        self._hip: Any = ctypes.CDLL(str(build()))
+        self._hip = map_library(spec)
         self._device = device
         machine = _Machine.in_dll(self._hip, "simulated_machine")
-        machine.runtime_version, machine.device_count = spec.runtime, len(gpus)
+        machine.device_count = len(gpus)
         if gpus:
             machine.compute_units, machine.architecture = gpus[0].compute_units, gpus[0].architecture.encode()
         self._hooks = _Hooks.in_dll(self._hip, "simulated_hooks")

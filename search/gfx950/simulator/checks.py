@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from search.gfx950.simulator.decode.op import Instruction
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind
 from search.gfx950.simulator.state.registers import CONSTANT, SCC, SCRATCH, SGPR, register_name
 from search.gfx950.simulator.state.shadow import ALL, any_bit
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 
-Array = NDArray[Any]
 _SINKS = {
     "address": FindingKind.UNINITIALISED_ADDRESS, "store": FindingKind.UNINITIALISED_STORE,
     "branch": FindingKind.UNINITIALISED_BRANCH, "mfma": FindingKind.UNINITIALISED_MFMA,

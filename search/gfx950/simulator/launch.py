@@ -5,14 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from search.gfx950.simulator.decode.op import InstructionClass
 from search.gfx950.simulator.kernel import Kernel
 from search.gfx950.simulator.machine import Machine
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import Finding, SimulationError
 from search.gfx950.simulator.state.lds import LocalMemory
 from search.gfx950.simulator.state.memory import Buffer, GlobalMemory
@@ -21,7 +20,6 @@ from search.gfx950.simulator.state.registers import EXEC, SGPR
 from search.gfx950.simulator.state.state import LANES, Environment, WaveGroup, initial_group
 from search.gfx950.simulator.state.stores import StoredRuns
 
-Array = NDArray[Any]
 Value = Array | Buffer | int | float
 Packer = Callable[[Mapping[str, int]], bytes]
 DEFAULT_BUDGET = 2_000_000

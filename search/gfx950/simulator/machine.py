@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from search.gfx950.simulator.checks import run_checked
 from search.gfx950.simulator.decode.op import Control, Instruction
 from search.gfx950.simulator.program import Program
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind
 from search.gfx950.simulator.state.state import Environment, WaveGroup
-
-Array = NDArray[Any]
 
 
 @dataclass(eq=False)

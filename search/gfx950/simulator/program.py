@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
-from numpy.typing import NDArray
-
-from search.gfx950.simulator.decode.bind import Context, base_name, bind_alu
+from search.gfx950.simulator.decode.bind import Binder, Context, base_name, bind_alu
 from search.gfx950.simulator.decode.op import Instruction, Op
 from search.gfx950.simulator.decode.text import Listing, Statement
 from search.gfx950.simulator.hazards import Hazard, matrix_hazards
@@ -36,11 +33,10 @@ from search.gfx950.simulator.instructions import (
     valu_words,
     vmem,
 )
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import UnknownInstructionError
 from search.gfx950.simulator.state.registers import AGPR, SCC, SCRATCH, SGPR
 
-Array = NDArray[Any]
-Binder = Callable[[Statement, Context], Instruction]
 OPS: Mapping[str, Op] = MappingProxyType(
     {
         **salu.OPS, **salu_bits.OPS, **valu.OPS, **valu_arith.OPS, **valu_float.OPS, **compare.OPS, **packed.OPS,

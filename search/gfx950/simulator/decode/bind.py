@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from search.gfx950.simulator.decode.alu_run import Plan, plain_run, registers_of, vector_run
 from search.gfx950.simulator.decode.modifiers import (
@@ -27,6 +26,7 @@ from search.gfx950.simulator.decode.modifiers import (
 )
 from search.gfx950.simulator.decode.op import WIDTHS, Instruction, InstructionClass, Op
 from search.gfx950.simulator.decode.text import Statement
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import UnknownInstructionError
 from search.gfx950.simulator.state.registers import (
     CONSTANT,
@@ -43,7 +43,6 @@ from search.gfx950.simulator.state.registers import (
 )
 from search.gfx950.simulator.state.state import WaveGroup
 
-Array = NDArray[Any]
 _SELECTION_KEYS = frozenset({"op_sel", "op_sel_hi", "neg_lo", "neg_hi", "bitop3"})
 _OUTPUT_KEYS = frozenset({"clamp", "mul", "div"})
 _ALU_KEYS = _SELECTION_KEYS | _OUTPUT_KEYS | SDWA_KEYS | DPP_KEYS
@@ -76,6 +75,9 @@ class Context:
             self._known[dwords] = CONSTANT + len(self.constants)
             self.constants += [np.full((1, 1), dword, np.uint32) for dword in dwords]
         return self._known[dwords]
+
+
+Binder = Callable[[Statement, Context], Instruction]  # makes the instruction of a line
 
 
 def base_name(mnemonic: str) -> tuple[str, str]:

@@ -9,17 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import UnknownInstructionError
 from search.gfx950.simulator.state.registers import M0, SCRATCH
 from search.gfx950.simulator.state.shadow import any_bit
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 
-Array = NDArray[Any]
 Lookup = Callable[[int], Array]
 _SELECTS: Mapping[str, tuple[int, int]] = {
     "BYTE_0": (0, 0xFF), "BYTE_1": (8, 0xFF), "BYTE_2": (16, 0xFF), "BYTE_3": (24, 0xFF),

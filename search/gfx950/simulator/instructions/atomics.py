@@ -11,9 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from search.gfx950.simulator.decode.bind import Context, check_modifiers, make_instruction
+from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, make_instruction
 from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
 from search.gfx950.simulator.instructions.convert import bf16_bits, bf16_value
@@ -21,14 +20,13 @@ from search.gfx950.simulator.instructions.ds import locate
 from search.gfx950.simulator.instructions.valu_float import larger, smaller
 from search.gfx950.simulator.instructions.vmem import addresses, immediate
 from search.gfx950.simulator.state.access import Access, checked
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
 from search.gfx950.simulator.state.lds import NEVER_WRITTEN
 from search.gfx950.simulator.state.registers import parse_operand
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 from search.gfx950.simulator.state.tracking import Entry, Pending
 
-Array = NDArray[Any]
-Binder = Callable[[Statement, Context], Instruction]
 Combine = Callable[[Array, Array], Array]
 _WORD = np.uint32(0xFFFF)
 _16 = np.uint32(16)

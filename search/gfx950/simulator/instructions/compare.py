@@ -7,17 +7,15 @@ for NaN operands; O and U test for the absence and presence of a NaN. V_CMPX als
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from search.gfx950.simulator.decode.op import Op, table
 from search.gfx950.simulator.instructions.valu_float import double, half
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.registers import EXEC
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 
-Array = NDArray[Any]
 Relation = Callable[[Array, Array], Array]
 Reader = Callable[[WaveGroup, int], Array]
 

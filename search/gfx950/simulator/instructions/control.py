@@ -9,20 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from search.gfx950.simulator.decode.bind import Context, make_instruction
+from search.gfx950.simulator.decode.bind import Binder, Context, make_instruction
 from search.gfx950.simulator.decode.op import Control, Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import UnknownInstructionError
 from search.gfx950.simulator.state.registers import EXEC, SCC, VCC
 from search.gfx950.simulator.state.state import WaveGroup
 
-Array = NDArray[Any]
-Binder = Callable[[Statement, Context], Instruction]
 Condition = Callable[[WaveGroup], Array]
 _WAIT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
 _COUNTERS = {"vmcnt": "vm", "lgkmcnt": "lgkm"}

@@ -6,20 +6,17 @@ gfx950's scaled conversions (``V_CVT_SCALEF32_*``): only the exponent field of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from search.gfx950.simulator.decode.modifiers import Modifiers
-from search.gfx950.simulator.decode.op import Op, table
+from search.gfx950.simulator.decode.op import Op, Semantics, table
 from search.gfx950.simulator.instructions.valu_float import double, half, half_bits
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.shadow import pack_halves
 from search.gfx950.simulator.state.state import WaveGroup
 
-Array = NDArray[Any]
-Semantics = Callable[..., None]
 _WORD = np.uint32(0xFFFF)
 _16 = np.uint32(16)
 E2M1 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], np.float64)

@@ -5,15 +5,10 @@ MI300 ISA guide, V_READFIRSTLANE_B32, V_READLANE_B32, V_WRITELANE_B32; LLVM ``AM
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from search.gfx950.simulator.decode.op import Op, table
 from search.gfx950.simulator.state.state import LANES, WaveGroup
-
-Array = NDArray[Any]
 
 
 def v_readfirstlane_b32(g: WaveGroup, d: int, a: int) -> None:

@@ -8,24 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from search.gfx950.simulator.decode.bind import Context, check_modifiers, make_instruction
+from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, make_instruction
 from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
 from search.gfx950.simulator.instructions.vmem import half_preserve, immediate, store_bits, stored_bytes
 from search.gfx950.simulator.state.access import Width, write_loaded
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
 from search.gfx950.simulator.state.lds import IN_FLIGHT, NEVER_WRITTEN
 from search.gfx950.simulator.state.registers import parse_operand
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 from search.gfx950.simulator.state.tracking import Entry, Pending
 
-Array = NDArray[Any]
-Binder = Callable[[Statement, Context], Instruction]
 _READS: Mapping[str, Width] = MappingProxyType(
     {
         "u8": Width(1), "i8": Width(1, True), "u16": Width(2), "i16": Width(2, True), "b32": Width(4), "b64": Width(8),

@@ -6,19 +6,17 @@ text between ON and OFF). Uses of undefined registers through an index are not t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
 
-from search.gfx950.simulator.decode.bind import Context, coherent, make_instruction
+from search.gfx950.simulator.decode.bind import Binder, Context, coherent, make_instruction
 from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
 from search.gfx950.simulator.state.findings import UnknownInstructionError
 from search.gfx950.simulator.state.registers import M0, parse_operand
 from search.gfx950.simulator.state.state import WaveGroup
-
-Binder = Callable[[Statement, Context], Instruction]
 
 
 def _bind_on(statement: Statement, context: Context) -> Instruction:

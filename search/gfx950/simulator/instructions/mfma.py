@@ -11,22 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from search.gfx950.simulator.decode.bind import Context, check_modifiers, make_instruction, resolve
+from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, make_instruction, resolve
 from search.gfx950.simulator.decode.modifiers import int_list
 from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
 from search.gfx950.simulator.instructions.convert import E2M1_SIGNED
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import UnknownInstructionError
 from search.gfx950.simulator.state.registers import parse_operand
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 
-Array = NDArray[Any]
-Binder = Callable[[Statement, Context], Instruction]
 _E8M0 = np.where(np.arange(256) == 255, np.nan, 2.0 ** (np.arange(256) - 127.0))
 # Two E2M1 values of a byte, low nibble first, as one 16-byte item that ``take`` moves at once.
 _E2M1_PAIRS = np.ascontiguousarray(

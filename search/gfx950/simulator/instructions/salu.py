@@ -10,14 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from search.gfx950.simulator.decode.op import InstructionClass, Op, table
+from search.gfx950.simulator.decode.op import InstructionClass, Op, Semantics, table
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.shadow import bitwise_copy
 from search.gfx950.simulator.state.state import WaveGroup
 
-Array = NDArray[Any]
-Semantics = Callable[..., None]
 _U64 = np.uint64
 _ONE = np.uint64(1)
 _FULL = np.uint64(0xFFFFFFFFFFFFFFFF)

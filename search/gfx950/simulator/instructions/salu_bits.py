@@ -9,17 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from search.gfx950.simulator.decode.op import Op, table
+from search.gfx950.simulator.decode.op import Op, Semantics, table
 from search.gfx950.simulator.instructions.salu import scalar_op as _op
 from search.gfx950.simulator.instructions.salu import set_scc as _set_scc
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.registers import EXEC
 from search.gfx950.simulator.state.shadow import bitwise_and, bitwise_copy, bitwise_or, bitwise_xor
 from search.gfx950.simulator.state.state import WaveGroup
 
-Array = NDArray[Any]
-Semantics = Callable[..., None]
 _U64 = np.uint64
 _ONE = np.uint64(1)
 

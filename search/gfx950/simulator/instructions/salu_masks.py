@@ -6,19 +6,16 @@ MI300 ISA guide, section "Scalar ALU instructions"; conventions as in ``salu``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from search.gfx950.simulator.decode.op import table
+from search.gfx950.simulator.decode.op import Semantics, table
 from search.gfx950.simulator.instructions.salu import scalar_op as _op
 from search.gfx950.simulator.instructions.salu import set_scc
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.registers import EXEC
 from search.gfx950.simulator.state.state import WaveGroup
 
-Array = NDArray[Any]
-Semantics = Callable[..., None]
 _U64 = np.uint64
 _ONE = np.uint64(1)
 

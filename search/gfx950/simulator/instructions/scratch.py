@@ -5,24 +5,21 @@ MI300 ISA guide, "Scratch instructions": address = VGPR + SGPR + offset in the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from search.gfx950.simulator.decode.bind import Context, check_modifiers, make_instruction
+from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, make_instruction
 from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
 from search.gfx950.simulator.instructions.vmem import CACHE_KEYS, immediate
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
 from search.gfx950.simulator.state.registers import Operand, parse_operand
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 from search.gfx950.simulator.state.tracking import Entry, Pending
 
-Array = NDArray[Any]
-Binder = Callable[[Statement, Context], Instruction]
 _ZERO = np.zeros((1, 1), np.uint32)
 
 

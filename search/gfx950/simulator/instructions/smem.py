@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from search.gfx950.simulator.decode.bind import Context, check_modifiers, coherent, make_instruction
+from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, coherent, make_instruction
 from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
 from search.gfx950.simulator.instructions.vmem import immediate
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
 from search.gfx950.simulator.state.registers import SGPR, parse_operand
 from search.gfx950.simulator.state.state import WaveGroup
 from search.gfx950.simulator.state.tracking import Entry, Pending
 
-Array = NDArray[Any]
-Binder = Callable[[Statement, Context], Instruction]
 _BASE_MASK = np.uint64((1 << 48) - 1)
 
 

@@ -11,15 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from search.gfx950.simulator.decode.op import Op, table
+from search.gfx950.simulator.decode.op import Op, Semantics, table
 from search.gfx950.simulator.instructions.salu_bits import reversed_bits
 from search.gfx950.simulator.state import shadow as rules
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 
-Array = NDArray[Any]
-Semantics = Callable[..., None]
 _U64 = np.uint64
 _31 = np.uint32(31)
 _LOW24 = np.uint32(0xFFFFFF)

@@ -9,14 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from search.gfx950.simulator.decode.op import table
+from search.gfx950.simulator.decode.op import Semantics, table
 from search.gfx950.simulator.instructions.valu import vector_op as _op
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.state import WaveGroup
 
-Array = NDArray[Any]
-Semantics = Callable[..., None]
 _U64 = np.uint64
 _LOW24 = np.uint32(0xFFFFFF)
 

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from search.gfx950.simulator.decode.op import InstructionClass, Op, table
+from search.gfx950.simulator.decode.op import InstructionClass, Op, Semantics, table
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.state import WaveGroup
 
-Array = NDArray[Any]
-Semantics = Callable[..., None]
 _SMALLEST_NORMAL = np.float32(2.0**-126)
 
 

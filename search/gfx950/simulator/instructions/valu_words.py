@@ -10,16 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from search.gfx950.simulator.decode.op import Op, table
+from search.gfx950.simulator.decode.op import Op, Semantics, table
 from search.gfx950.simulator.instructions.valu import vector_op as _op
 from search.gfx950.simulator.instructions.valu_float import half, half_bits, larger, smaller
 from search.gfx950.simulator.state import shadow as rules
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 
-Array = NDArray[Any]
-Semantics = Callable[..., None]
 _WORD = np.uint32(0xFFFF)
 _16 = np.uint32(16)
 _U64 = np.uint64

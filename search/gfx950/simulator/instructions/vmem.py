@@ -9,23 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from search.gfx950.simulator.decode.bind import Context, check_modifiers, make_instruction, resolve
+from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, make_instruction, resolve
 from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
 from search.gfx950.simulator.state.access import Access, Width, load_bytes, store_bytes, write_loaded
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
 from search.gfx950.simulator.state.registers import M0, Operand, parse_operand
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 from search.gfx950.simulator.state.tracking import Entry, Pending
 
-Array = NDArray[Any]
 Addresses = Callable[[WaveGroup], Access]
-Binder = Callable[[Statement, Context], Instruction]
 CACHE_KEYS = frozenset({"sc0", "sc1", "nt", "glc", "slc", "scc"})
 _BASE_MASK = np.uint64((1 << 48) - 1)
 LOADS: Mapping[str, Width] = MappingProxyType(

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 from search.gfx950.simulator.state.stores import Clash
 
-Array = NDArray[Any]
 _SIGNED: dict[int, Any] = {1: np.int8, 2: np.int16}
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16}
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from search.gfx950.simulator.state.arrays import Array
+
 IN_FLIGHT = 0x80
 NEVER_WRITTEN = 0xFF
 _POISON_DWORD = 0xFFFFDEAD

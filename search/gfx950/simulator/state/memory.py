@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import SimulationError
 from search.gfx950.simulator.state.stores import Clash, StoreLog
 
-Array = NDArray[Any]
 FIRST_ADDRESS = 0x7EFE_FF80_0000  # set bits in every half, and the second buffer is beyond a multiple of 4 GB
 GUARD_BYTES = 1 << 24  # larger than any tile, smaller than the 32-bit offset of a buffer instruction
 _WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}

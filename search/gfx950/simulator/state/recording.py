@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from search.gfx950.simulator.state.arrays import Array
+
 Block = tuple[int, int]  # first instruction, one past the last
 LINE_BYTES = 128  # of a cache line (CDNA 4 ISA guide)
 BANK_BYTES = 4

@@ -9,12 +9,11 @@ idea of bit-exact propagation is Memcheck's (Seward and Nethercote, "Using Valgr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from search.gfx950.simulator.state.arrays import Array
+
 Rule = Callable[[Sequence[Array], Sequence[Array]], Array]
 ALL = np.uint32(0xFFFFFFFF)
 

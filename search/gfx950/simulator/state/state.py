@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import Finding, FindingKind, Place
 from search.gfx950.simulator.state.lds import LocalMemory
 from search.gfx950.simulator.state.memory import GlobalMemory
@@ -16,7 +16,6 @@ from search.gfx950.simulator.state.recording import Recording
 from search.gfx950.simulator.state.registers import CONSTANT, EXEC, NUM_SCRATCH, NUM_SGPRS, SCRATCH, SGPR
 from search.gfx950.simulator.state.tracking import Tracking
 
-Array = NDArray[Any]
 LANES = 64
 POISON = np.uint32(0xFFFFDEAD)  # a NaN as f32, as f16, as bf16 (both halves that count) and a wild address
 _SHIFT_32 = np.uint64(32)

@@ -10,12 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from search.gfx950.simulator.state.arrays import Array
+
 # A wave is held back where its counter would overflow, so older operations are complete, and LLVM counts on it. Width
 # of the fields of S_WAITCNT, MI300 ISA guide: 6 bits and 4 bits.
 COUNTER_MAX: Mapping[str, int] = MappingProxyType({"vm": 63, "lgkm": 15})

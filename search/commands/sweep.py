@@ -42,6 +42,7 @@ from search.study.points import Points
 from search.study.priors import best_point, first_trials, sweep_points, winners_of
 from search.study.samplers import check_sampler
 from search.study.study import Progress, Stopping, StudyRun
+from search.study.transfer import other_shapes
 from search.terminal import stop_on_interrupt
 from search.workers.pool import START_TIMEOUT_S
 
@@ -243,7 +244,9 @@ class _Sweep:
         kept = self.open_study(shape)
         points = self.points(shape)
         record = partial(_record, study=kept.study_name, device=self.evaluator.device)
-        ended = StudyRun(kept, shape, self.evaluator, points, record, self.notify, self.stop).run(
+        results = load(request.storage or request.results)  # shapes of this sweep are among them by now
+        others = other_shapes(results, shape, self.evaluator.device, self.evaluator.protocol)
+        ended = StudyRun(kept, shape, self.evaluator, points, record, self.notify, self.stop, others).run(
             sampler=request.sampler, seed=request.seed, trials=request.trials,
             seeds=self.first_trials(shape, points), deadline_s=end_s, shares=shares, stopping=self.stopping,
         )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,8 @@ class PointSpace:
         shape: The problem, where the points are GEMM configurations; adds tiles, waves, steps and bytes.
         cu_count: Compute units of the device.
         estimate_us: Times by a model [points], NaN where it has none; adds them, for measurements to correct.
+        expected: What trials of other shapes make expect [points], NaN where nothing; more is slower.
+        values: Values of each knob, as :func:`knob_values` finds them; default: those in ``frames``.
     """
 
     def __init__(
@@ -48,15 +50,16 @@ class PointSpace:
         shape: GemmShape | None = None,
         cu_count: int = 1,
         estimate_us: Floats | None = None,
+        expected: Floats | None = None,
+        values: Mapping[str, npt.NDArray[Any]] | None = None,
     ) -> None:
         self.shape = shape
         self.cu_count = cu_count
         self.estimate_us = estimate_us
-        tagged = {family: frame.assign(**{FAMILY: family}) for family, frame in frames.items()}
-        names = dict.fromkeys(str(name) for frame in tagged.values() for name in frame.columns)
-        self.values = {name: _values(name, tagged) for name in names}
-        self.values = {name: values for name, values in self.values.items() if len(values) > 1}
-        self.codes = np.concatenate([self._codes(frame) for frame in tagged.values()])  # [points, knobs], -1: missing
+        self.expected = expected
+        self.values = knob_values([frames]) if values is None else values
+        tagged = [frame.assign(**{FAMILY: family}) for family, frame in frames.items()]
+        self.codes = np.concatenate([self._codes(frame) for frame in tagged])  # [points, knobs], -1: missing
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -74,15 +77,21 @@ class PointSpace:
 
     def describe(self, points: Rows) -> Described:
         """Coordinates and features of some points, each scaled so that these points span 0 to 1."""
+        knobs, parts = self.columns(points)
+        if self.estimate_us is not None:
+            parts.append(_filled(np.log(self.estimate_us[points])))
+        if self.expected is not None:
+            parts.append(_filled(self.expected[points]))
+        return Described(scaled(knobs), scaled(np.column_stack([knobs, *parts])))
+
+    def columns(self, points: Rows) -> tuple[Floats, list[Floats]]:
+        """Coordinates of some points [points, knobs], and columns of what follows from them, in natural units."""
         columns = self._columns(points)
         knobs = _stacked([part for name, column in columns.items() for part in self._coordinates(name, column)])
         parts = [part for name, column in columns.items() for part in self._arithmetic(name, column)]
         if self.shape is not None:
             parts += gemm_features(columns, self.shape, self.cu_count)
-        if self.estimate_us is not None:
-            estimate = np.log(self.estimate_us[points])
-            parts.append(np.where(np.isfinite(estimate), estimate, np.nanmedian(estimate)))
-        return Described(_scaled(knobs), _scaled(np.column_stack([knobs, *parts])))
+        return knobs, parts
 
     def _columns(self, points: Rows) -> dict[str, npt.NDArray[Any]]:
         """Values of each knob; NaN or no text where a family lacks it."""
@@ -109,9 +118,17 @@ class PointSpace:
         return [np.log2(whole / _odd_part(whole))]
 
 
-def _values(name: str, frames: Mapping[str, pd.DataFrame]) -> npt.NDArray[Any]:
-    """Values of a knob in any family, ascending: float64, or texts as objects."""
-    found = pd.concat([frame[name].drop_duplicates() for frame in frames.values() if name in frame.columns])
+def knob_values(spaces: Sequence[Mapping[str, pd.DataFrame]]) -> dict[str, npt.NDArray[Any]]:
+    """Values of each knob that has several, in any family of any space, the family itself among them."""
+    tagged = [frame.assign(**{FAMILY: family}) for frames in spaces for family, frame in frames.items()]
+    names = dict.fromkeys(str(name) for frame in tagged for name in frame.columns)
+    values = {name: _values(name, tagged) for name in names}
+    return {name: several for name, several in values.items() if len(several) > 1}
+
+
+def _values(name: str, frames: Sequence[pd.DataFrame]) -> npt.NDArray[Any]:
+    """Values of a knob in any frame, ascending: float64, or texts as objects."""
+    found = pd.concat([frame[name].drop_duplicates() for frame in frames if name in frame.columns])
     numeric = pd.api.types.is_numeric_dtype(found)
     return np.array(sorted(set(found.dropna())), np.float64 if numeric else object)
 
@@ -153,6 +170,12 @@ def _stacked(columns: list[Floats]) -> Floats:
     return np.column_stack(columns) if columns else np.zeros((1, 0))
 
 
-def _scaled(columns: Floats) -> Singles:
+def _filled(column: Floats) -> Floats:
+    """The column with its median in place of what is not known."""
+    return np.where(np.isfinite(column), column, np.nanmedian(column))
+
+
+def scaled(columns: Floats) -> Singles:
+    """Each column stretched to span 0 to 1."""
     low, high = columns.min(axis=0), columns.max(axis=0)
     return np.asarray((columns - low) / np.maximum(high - low, 1e-12), np.float32)

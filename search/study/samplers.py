@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import optuna
@@ -20,6 +20,7 @@ from search.study.features import PointSpace
 from search.study.points import Points, family_distribution
 from search.study.priors import estimates_us
 from search.study.surrogate import SurrogateSearch
+from search.study.transfer import OtherShape, expected_by
 
 SAMPLERS = ("auto", "surrogate", "tpe", "random", "grid")
 QUEUED = "fixed_params"  # Optuna's attribute of a trial that was queued with its parameters
@@ -199,6 +200,7 @@ def make_sampler(
     budget: int,
     shape: GemmShape | None = None,
     device: DeviceKey | None = None,
+    others: Sequence[OtherShape] = (),
 ) -> LegalSampler:
     """The sampler called ``name``.
 
@@ -209,6 +211,7 @@ def make_sampler(
         seed: Makes the proposals repeatable.
         budget: Trials that will be run.
         shape: Problem; with ``device`` it lets the surrogate reason about tiles, waves and the timing model's estimate.
+        others: Trials of other shapes there, from which the surrogate learns before its first.
 
     Raises:
         InputError: Unknown name.
@@ -222,13 +225,16 @@ def make_sampler(
         return RandomSampler(points, spaces)
     if name == "tpe":
         return ModelSampler(points, spaces, TPESampler(multivariate=True, seed=seed), startup=10)
-    return SurrogateSampler(points, spaces, SurrogateSearch(_space(points, shape, device), seed, points.last))
+    return SurrogateSampler(points, spaces, SurrogateSearch(_space(points, shape, device, others), seed, points.last))
 
 
-def _space(points: Points, shape: GemmShape | None, device: DeviceKey | None) -> PointSpace:
+def _space(
+    points: Points, shape: GemmShape | None, device: DeviceKey | None, others: Sequence[OtherShape]
+) -> PointSpace:
     """The points with what is known of them before any trial."""
     frames = {family: legal.frame for family, legal in points.legal.items()}
     if shape is None or device is None:
         return PointSpace(frames)
     estimate_us = estimates_us(points.legal, shape, device)
-    return PointSpace(frames, shape=shape, cu_count=device.cu_count, estimate_us=estimate_us)
+    expected = expected_by(others, frames, shape, device.cu_count, estimate_us) if others else None
+    return PointSpace(frames, shape=shape, cu_count=device.cu_count, estimate_us=estimate_us, expected=expected)

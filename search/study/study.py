@@ -25,6 +25,7 @@ from search.results.dashboard import main_facts
 from search.results.record import FINAL, RECORD, point_of
 from search.study.points import Points, distributions, suggest
 from search.study.samplers import make_sampler
+from search.study.transfer import OtherShape
 
 FIRST_TRIALS = 16  # at most, that a search has before its share of the time begins
 FIRST_IN_FLIGHT = 8  # candidates, before any has ended
@@ -138,6 +139,7 @@ class StudyRun:
         points: Legal points of the shape.
         record: Results row of (candidate, evaluation, start time, seconds).
         stop: Ends the search when it is set.
+        others: Trials of other shapes, for samplers that learn from them.
     """
 
     kept: optuna.Study
@@ -147,6 +149,7 @@ class StudyRun:
     record: Record
     notify: Callable[[Progress], None] = lambda progress: None
     stop: threading.Event = field(default_factory=threading.Event)
+    others: Sequence[OtherShape] = ()
     _outcomes: Counter[str] = field(default_factory=Counter)
     _best: tuple[float, str] | None = None
     _noise: float = 0.0  # uncertainty of the best time, as a part of it
@@ -200,7 +203,7 @@ class StudyRun:
         spaces = distributions(self.points)
         chosen = make_sampler(
             sampler, self.points, spaces, seed=seed + len(earlier), budget=total - len(earlier),
-            shape=self.shape, device=self.evaluator.device,
+            shape=self.shape, device=self.evaluator.device, others=self.others,
         )  # fmt: skip
         live = optuna.create_study(sampler=chosen)
         live.add_trials(earlier)

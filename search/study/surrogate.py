@@ -48,6 +48,7 @@ class SurrogateSearch:
         self._failed: list[int] = []
         self._parameters: Parameters | None = None
         self._next_fit = 0
+        self._begun = 0  # points that were proposed without the model
         self._pool: _Pool | None = None
         self._model: _Model | None = None
         self.expected_gain: float | None = None  # of the last proposal's time that the best open point may save
@@ -75,7 +76,7 @@ class SurrogateSearch:
         self._open[list(running)] = False
         choice = self._choice()
         if len(self._times) < FIRST_TIMES or len(self._times) + len(self._failed) + len(running) < START:
-            return int(self._random.choice(choice))
+            return self._first(choice)
         model = self._current_model(running)
         rows = free = model.pool.rows(choice)
         near = rows[model.pool.next_to(min(self._times, key=self._times.__getitem__))[rows]]
@@ -87,6 +88,14 @@ class SurrogateSearch:
         self.expected_gain = SHARP * float(promise[free].max())  # near the best, targets are SHARP times as steep
         promise = promise[rows]
         return int(model.pool.points[self._random.choice(rows[promise >= promise.max()])])
+
+    def _first(self, choice: Rows) -> int:
+        """Before the model is asked: in turn what other shapes' trials make expect most of, and any point."""
+        expected = None if self.space.expected is None else self.space.expected[choice]
+        self._begun += 1
+        if expected is None or not np.isfinite(expected).any() or self._begun % 2 == 0:
+            return int(self._random.choice(choice))
+        return int(choice[np.nanargmin(expected)])
 
     def _choice(self) -> Rows:
         """Open points, the doubtful ones only where there is no other."""

@@ -154,7 +154,7 @@ def test_patience_ends_a_search_and_the_same_command_does_not_go_on(tmp_path: Pa
 
 def test_a_search_that_promises_nothing_more_ends(tmp_path: Path) -> None:
     options: dict[str, Any] = {"sampler": "surrogate", "stopping": Stopping(until=0.01)}
-    search(tmp_path, trials=80, evaluator=FakeEvaluator(capacity=1), **options)
+    search(tmp_path, trials=160, evaluator=FakeEvaluator(capacity=1), **options)
     trials = open_study(tmp_path).trials
-    assert len(trials) < 80
+    assert len(trials) < 160
     assert min(trial.value for trial in trials if trial.value is not None) == 10.0  # the best of all

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.errors import InputError
@@ -24,19 +24,20 @@ from search.terminal import output_console
 EXIT_WRONG = 1
 
 
-@dataclass(frozen=True)
-class Backend:
-    """One way to run a table.
+class Backend(Protocol):
+    """One way to run a table."""
 
-    Args:
-        judge: Evaluation of each row, in order.
-        refusal: Why it cannot run a table of this device, or None.
-        absence: What it lacks for a row on this device, or None.
-    """
+    def refusal(self, device: DeviceKey) -> str | None:
+        """Why it cannot run a table of this device, or None."""
+        ...
 
-    judge: Callable[[DeviceKey, Sequence[Candidate]], Iterator[Evaluation]]
-    refusal: Callable[[DeviceKey], str | None]
-    absence: Callable[[TableRow, DeviceKey], str | None]
+    def absence(self, row: TableRow, device: DeviceKey) -> str | None:
+        """What it lacks for a row on this device, or None."""
+        ...
+
+    def judge(self, device: DeviceKey, candidates: Sequence[Candidate]) -> Iterator[Evaluation]:
+        """Evaluation of each candidate, in order."""
+        ...
 
 
 def verify_table(path: Path | None, on: str) -> int:
@@ -93,47 +94,63 @@ def line_of(row: TableRow, done: Evaluation) -> str:
     return f"wrong  {name}: {done.outcome}: {' '.join(done.reason.split())}"
 
 
-def _on_simulator(device: DeviceKey, candidates: Sequence[Candidate]) -> Iterator[Evaluation]:
-    """Compile (or take from the cache) and execute the machine code."""
-    evaluator = OfflineEvaluator(device)
-    try:
-        for future in [evaluator.submit(candidate) for candidate in candidates]:
-            yield future.result()
-    finally:
-        evaluator.close()
+class Simulator:
+    """Compiles, or takes from the cache, and executes the machine code."""
+
+    def refusal(self, device: DeviceKey) -> str | None:
+        """It knows one architecture."""
+        return None if device.arch == GFX950.arch else f"is for {device}; the simulator executes gfx950 code only"
+
+    def absence(self, row: TableRow, device: DeviceKey) -> str | None:
+        """A compiler or AITER."""
+        return config_absence(row.family, row.config, device, offline=True)
+
+    def judge(self, device: DeviceKey, candidates: Sequence[Candidate]) -> Iterator[Evaluation]:
+        """By the offline evaluator."""
+        evaluator = OfflineEvaluator(device)
+        try:
+            for future in [evaluator.submit(candidate) for candidate in candidates]:
+                yield future.result()
+        finally:
+            evaluator.close()
 
 
-def _not_gfx950(device: DeviceKey) -> str | None:
-    return None if device.arch == GFX950.arch else f"is for {device}; the simulator executes gfx950 code only"
+class Interpreter:
+    """Runs the Triton source on the CPU."""
+
+    def refusal(self, device: DeviceKey) -> str | None:
+        """It runs anywhere."""
+        return None
+
+    def absence(self, row: TableRow, device: DeviceKey) -> str | None:
+        """Machine code has no source for it."""
+        if FAMILIES[row.family].is_triton:
+            return None
+        what = "its kernels are machine code, which the interpreter does not run"
+        return f"{what}; verify --on simulator or --on device"
+
+    def judge(self, device: DeviceKey, candidates: Sequence[Candidate]) -> Iterator[Evaluation]:
+        """By a process of its own."""
+        return judged_by_interpreter(device, candidates)
 
 
-def _no_gpu(device: DeviceKey) -> str | None:
-    local = local_device()
-    if local is None:
-        return "no GPU that torch can use; verify --on simulator or --on interpreter needs none"
-    return None if local == device else f"is for {device}, the GPU here is {local}"
+class LocalGpu:
+    """Runs the whole product through the dispatcher."""
+
+    def refusal(self, device: DeviceKey) -> str | None:
+        """The GPU must be of the table's kind."""
+        local = local_device()
+        if local is None:
+            return "no GPU that torch can use; verify --on simulator or --on interpreter needs none"
+        return None if local == device else f"is for {device}, the GPU here is {local}"
+
+    def absence(self, row: TableRow, device: DeviceKey) -> str | None:
+        """A compiler or AITER."""
+        return config_absence(row.family, row.config, device, offline=False)
+
+    def judge(self, device: DeviceKey, candidates: Sequence[Candidate]) -> Iterator[Evaluation]:
+        """By the dispatcher's own plans."""
+        return judged_on_device(device, candidates)
 
 
-def _anywhere(device: DeviceKey) -> str | None:
-    return None
-
-
-def _no_simulation(row: TableRow, device: DeviceKey) -> str | None:
-    return config_absence(row.family, row.config, device, offline=True)
-
-
-def _no_run(row: TableRow, device: DeviceKey) -> str | None:
-    return config_absence(row.family, row.config, device, offline=False)
-
-
-def _no_interpretation(row: TableRow, device: DeviceKey) -> str | None:
-    if not FAMILIES[row.family].is_triton:
-        return "its kernels are machine code, which the interpreter does not run; verify --on simulator or --on device"
-    return None
-
-
-BACKENDS: Mapping[str, Backend] = {
-    "simulator": Backend(_on_simulator, _not_gfx950, _no_simulation),
-    "interpreter": Backend(judged_by_interpreter, _anywhere, _no_interpretation),
-    "device": Backend(judged_on_device, _no_gpu, _no_run),
-}
+BACKENDS: Mapping[str, Backend] = {"simulator": Simulator(), "interpreter": Interpreter(), "device": LocalGpu()}

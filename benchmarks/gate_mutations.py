@@ -1,10 +1,13 @@
 """Does the gate catch a wrong instruction? Mutates correct kernels, one instruction at a time, and counts.
 
-    python benchmarks/gate_mutations.py [--each 1.0] [--seed 0]
+    python benchmarks/gate_mutations.py [--each 1.0] [--seed 0] [--sources]
 
-The subjects are the four families at their default configuration, at a shape with tails of M and K. A mutant that the
-assembler refuses (where llvm-mc is found) is no program, and does not count. A survivor is classified by executing the
-original again with the changed instruction observed:
+With --sources the mistakes of benchmarks/source_mutations.py, each compiled from a changed copy of the kernels or from
+a changed launch; one that only the check of a finalist finds (other M, strided A) counts as caught there.
+
+Without it, the subjects are the four families at their default configuration, at a shape with tails of M and K. A
+mutant that the assembler refuses (where llvm-mc is found) is no program, and does not count. A survivor is classified
+by executing the original again with the changed instruction observed:
 
     not executed     no executed workgroup reaches it
     same values      it writes the same bits to the same registers in every lane of every wave
@@ -18,6 +21,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -32,14 +36,16 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from assembly_mutations import KINDS, Mutation, mutations
+from source_mutations import LAUNCH_MUTATIONS, SOURCE_MUTATIONS, MutatedSources, SourceMutation, mutated_launch
 
 from kernels.disk import default_cache
-from kernels.errors import WrongResultError
+from kernels.errors import KernelError, WrongResultError
 from kernels.families import FAMILIES
 from kernels.launches.program import Program
 from kernels.problem import GemmShape
 from kernels.rocm.toolchain import find_tool
-from search.gate.check import SimulatedCall, check_program
+from search.gate.check import SimulatedCall, check_program, load_calls
+from search.gate.served import ServedCandidate, check_served
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import CompiledCall, compile_call
 from search.gfx950.simulator import SimulationError, ToolNotFoundError, load_assembly
@@ -253,12 +259,58 @@ def _finding(why: str) -> str:
     return finding.partition(":")[0] if finding else "result"
 
 
+def judged_source(mutation: SourceMutation, number: int, cache: ArtifactCache) -> tuple[str, str]:
+    """(where it was caught: check, finalist, or nowhere; the message)."""
+    sources = MutatedSources(mutation, number, cache)
+    config = FAMILIES[mutation.family].config(mutation.knobs)
+    program = FAMILIES[mutation.family].program(mutation.shape, config)
+    where = "check"
+    try:
+        check_program(program, load_calls(sources.compiled(program)), mutation.shape)
+        where = "finalist"
+        M = mutation.shape.M
+        check_served(ServedCandidate(mutation.shape, mutation.family, config, max(1, M - 8), M), sources.compiled)
+    except KernelError as error:
+        return (where if isinstance(error, WrongResultError) else error.outcome), str(error)
+    finally:
+        sources.close()
+    return "nowhere", ""
+
+
+def mutate_sources() -> None:
+    """Judge every mistake of the sources and of the launches, and print where it was caught."""
+    caught: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        cache = ArtifactCache(Path(folder))
+        for number, mutation in enumerate(SOURCE_MUTATIONS):
+            where, why = judged_source(mutation, number, cache)
+            caught[where] += 1
+            print(f"{where:9} {mutation.family}, {mutation.name}: {why[:100]}", flush=True)
+        for launch in LAUNCH_MUTATIONS:
+            program = mutated_launch(launch)
+            where, why = "nowhere", ""
+            try:
+                compiled = [compile_call(program, call, cache, Path(folder)) for call in program.calls]
+                check_program(program, load_calls(compiled), launch.shape)
+            except KernelError as error:
+                where, why = ("check" if isinstance(error, WrongResultError) else error.outcome), str(error)
+            caught[where] += 1
+            print(f"{where:9} {launch.family}, {launch.name}: {why[:100]}", flush=True)
+    total = sum(caught.values())
+    right = caught["check"] + caught["finalist"]
+    print(f"{right} of {total} caught ({right / total:.1%}): {dict(caught)}")
+
+
 def main() -> None:
     """Mutate and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--each", type=float, default=1.0, help="times the usual number of mutants (about 280)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sources", action="store_true", help="mistakes in the sources and launches instead")
     arguments = parser.parse_args()
+    if arguments.sources:
+        mutate_sources()
+        return
     start = time.monotonic()
     results: list[Result] = []
     for number, family in enumerate(KNOBS):

@@ -1,0 +1,53 @@
+"""Mistakes that an engineer would make, compiled from changed sources: each is caught, by its kind."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from compiled_programs import session_folder, skip_unless_here
+from gate_mutations import judged_source
+from source_mutations import LAUNCH_MUTATIONS, SOURCE_MUTATIONS, SourceMutation, mutated_launch
+
+from kernels.errors import WrongResultError
+from search.gate.sample import take_sample
+from search.gfx950.code.artifacts import ArtifactCache
+
+# Kind, and what the message says of it.
+KINDS = {
+    "fused, tiny blocks flushed, M = 1": r"C\[0, \d+\] is",
+    "fused, exponent clamped too early, M = 31": "instead of",
+    "fused, NaN lost, M = 1": "instead of nan",
+    "fused, carry beyond 1.75 only, M = 1": r"C\[0, \d+\] is",
+    "fused, store truncates": "instead of",
+    "fused, flat mask": "conflicting_stores|whose tile it is not",
+    "fused, a tile is written twice, right last": "conflicting_stores|whose tile it is not",
+    "fused, a tile is written twice, right first": "conflicting_stores|whose tile it is not",
+    "fused, rows rounded up": r"^at M = \d+: ",
+    "fused, stride of A ignored": r"^with rows of A 1152 elements apart: ",
+    "staged_hip, no wait at the end": "lds_load_at_end",
+    "staged_hip, no barrier": "lds_race",
+    "staged_hip, carry beyond 1.75 only, M = 1": r"C\[0, \d+\] is",
+    "fused_splitk_atomic, columns not masked, fused_splitk_atomic": "whose tile it is not|out_of_bounds",
+}
+
+
+def named(name: str) -> tuple[int, SourceMutation]:
+    names = [f"{mutation.family}, {mutation.name}" for mutation in SOURCE_MUTATIONS]
+    return names.index(name), SOURCE_MUTATIONS[names.index(name)]
+
+
+@pytest.mark.parametrize(("name", "message"), KINDS.items(), ids=KINDS)
+def test_a_mistake_in_a_source_is_caught(name: str, message: str) -> None:
+    number, mutation = named(name)
+    skip_unless_here(mutation.family)
+    where, why = judged_source(mutation, number, ArtifactCache(session_folder()))
+    assert where in ("check", "finalist")
+    assert re.search(message, why), why
+
+
+@pytest.mark.parametrize("mutation", [m for m in LAUNCH_MUTATIONS if "short" in m.name], ids=lambda m: m.name)
+def test_a_short_grid_is_caught_without_execution(mutation: object) -> None:
+    wrong = next(m for m in LAUNCH_MUTATIONS if m is mutation)
+    with pytest.raises(WrongResultError, match="its grid is"):
+        take_sample(mutated_launch(wrong), wrong.shape)

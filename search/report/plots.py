@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,11 @@ import pandas as pd
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.problem import GemmShape
-from search.results.winners import shapes_of
+from search.report.closing import compact
+from search.results.winners import shapes_of, winners
 
 DOTS_PER_INCH = 120
+WINNER_WIDTH = 110  # characters of the line that names the winner
 NARROW = 3.5  # below this ratio of the largest time to the least, the numbers of the axis are evenly spaced
 LOG_TICKS = ((30, (1, 1.5, 2, 3, 4, 6, 8)), (10000, (1, 2, 5)))  # else these of each decade, below these ratios
 
@@ -51,22 +55,32 @@ def pyplot(option: str) -> Any:
 
 
 def _plot_shape(plt: Any, frame: pd.DataFrame, device: DeviceKey, shape: GemmShape, folder: Path) -> list[Path]:
-    key = {"arch": device.arch, "cu_count": device.cu_count, "M": shape.M, "N": shape.N, "K": shape.K, "outcome": "ok"}
+    key = {"arch": device.arch, "cu_count": device.cu_count, "M": shape.M, "N": shape.N, "K": shape.K}
     rows = frame
     for name, value in key.items():
         rows = rows[(rows[name] == value).fillna(False)]
     rows = rows.sort_values(["started", "trial"], kind="stable")
+    ok = (rows["outcome"] == "ok").fillna(False)
     written = []
     for kind, column in (("measured", "time_us"), ("predicted", "predicted_us")):
-        part = rows[(rows["evidence"] == kind).fillna(False)]
-        if len(part):
+        timed = ok & (rows["evidence"] == kind).fillna(False)
+        if timed.any():
             path = folder / f"{device}-{shape}-{kind}.png"
-            figure = draw(plt, part["family"].astype(str), part[column].astype(float), f"{kind} time, us")
-            figure.suptitle(f"{device}  {shape}")
+            shown = rows[timed | ~ok]
+            times_us = shown[column].where(ok[shown.index]).astype("Float64").astype(float)
+            figure = draw(plt, shown["family"].astype(str), times_us, f"{kind} time, us")
+            named = textwrap.fill(_winning(rows, kind), WINNER_WIDTH)
+            figure.suptitle(f"{device}  {shape}\n{named}".rstrip(), fontsize="medium")
             figure.savefig(path, dpi=DOTS_PER_INCH)
             plt.close(figure)
             written.append(path)
     return written
+
+
+def _winning(rows: pd.DataFrame, kind: str) -> str:
+    """The winner of a shape in a few words; "" where it has another kind of time, or there is none."""
+    found = [winner for winner in winners(rows) if winner.evidence == kind]
+    return "".join(f"{one.family}: {compact(one.config)}, {one.cost_us:.4g} us" for one in found)
 
 
 def draw(plt: Any, families: pd.Series[str], times_us: pd.Series[float], label: str) -> Any:
@@ -75,25 +89,44 @@ def draw(plt: Any, families: pd.Series[str], times_us: pd.Series[float], label: 
     Args:
         plt: ``matplotlib.pyplot``.
         families: Family of each trial, in the order of the search.
+        times_us: Their times; NaN of a trial that failed or was stopped.
         label: Of the axis of times.
     """
     figure, (search, compare) = plt.subplots(1, 2, figsize=(11, 5), sharey=True, layout="constrained")
     numbers = pd.Series(range(1, len(times_us) + 1), index=times_us.index)
-    names = sorted(families.unique())
+    timed = times_us.dropna()
+    names = sorted(families[timed.index].unique())
+    colours = {name: f"C{i % 10}" for i, name in enumerate(names)}
     for name in names:
-        mine = families == name
-        search.scatter(numbers[mine], times_us[mine], s=10, label=name)
+        mine = timed[families[timed.index] == name]
+        search.scatter(numbers[mine.index], mine, s=10, color=colours[name], label=name)
+    failed = times_us.index[times_us.isna()]
+    if len(failed):
+        search.scatter(numbers[failed], [timed.max()] * len(failed), s=14, marker="x", color="0.6", label="failed")
     edge = 0.5 + 0.02 * len(times_us)
-    search.step(numbers, times_us.cummin(), where="post", color="black", linewidth=1, label="best so far")
-    search.set(xlabel="successful trials in order", ylabel=label, xlim=(1 - edge, len(times_us) + edge))
+    search.step(numbers[timed.index], timed.cummin(), where="post", color="black", linewidth=1, label="best so far")
+    search.axhline(timed.min(), color="0.5", linewidth=0.6, linestyle=":")
+    search.annotate(
+        f"{timed.min():.4g}", (edge + len(times_us), timed.min()), ha="right", va="bottom", fontsize="small"
+    )
+    search.set(xlabel="trials in order", ylabel=label, xlim=(1 - edge, len(times_us) + edge))
     search.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    compare.boxplot([times_us[families == name].to_numpy() for name in names])
-    compare.set_xticks(range(1, len(names) + 1), names, rotation=20, ha="right", fontsize="small")
-    _time_axis(search, float(times_us.min()), float(times_us.max()))
+    _boxes(compare, {name: timed[families[timed.index] == name] for name in names}, colours)
+    _time_axis(search, float(timed.min()), float(timed.max()))
     for axes in (search, compare):
         axes.grid(axis="y", alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=min(4, len(names) + 1), fontsize="small")
+    figure.legend(loc="outside lower center", ncols=min(4, len(names) + 2), fontsize="small")
     return figure
+
+
+def _boxes(axes: Any, times_us: Mapping[str, pd.Series[float]], colours: Mapping[str, str]) -> None:
+    """A box a family in the colour of its points, with the number of trials behind it."""
+    drawn = axes.boxplot([times.to_numpy() for times in times_us.values()], patch_artist=True)
+    for box, median, name in zip(drawn["boxes"], drawn["medians"], times_us, strict=True):
+        box.set(facecolor=colours[name], alpha=0.4)
+        median.set(color="black")
+    labels = [f"{name} ({len(times)})" for name, times in times_us.items()]
+    axes.set_xticks(range(1, len(labels) + 1), labels, rotation=20, ha="right", fontsize="small")
 
 
 def _time_axis(axes: Any, least_us: float, most_us: float) -> None:

@@ -1,9 +1,11 @@
 """Sweep shapes over a small space exhaustively on the local GPU, and write each as a Parquet file to replay.
 
-Usage: python benchmarks/device_record.py --output DIR [--shapes 16x2112x7168,...] [--budget-s 500] [--results DIR]
+Usage: python benchmarks/device_record.py --output DIR [--shapes 16x2112x7168,...] [--spaces DIR] [--families fused,...]
+       [--budget-s 500] [--results DIR]
 
-The space is benchmarks/recorded_spaces. A shape that the budget cuts short is written as far as it came; the same
-command with the same --results goes on. About 8 candidates a second on a machine with 16 cores.
+The spaces are those of benchmarks/recorded_spaces unless --spaces names others, such as configs/spaces. A shape that the
+budget cuts short is written as far as it came; the same command with the same --results goes on. About 8 candidates a
+second on a machine with 16 cores.
 """
 
 from __future__ import annotations
@@ -32,13 +34,16 @@ def main(
     shapes: Annotated[str, typer.Option(help="Comma-separated.")] = SHAPES,
     budget_s: Annotated[float, typer.Option(help="Of all shapes.")] = 500.0,
     results: Annotated[Path, typer.Option(help="Where the studies are kept.")] = Path("results/record"),
+    spaces: Annotated[Path, typer.Option(help="Folder of the spaces.")] = SPACES,
+    families: Annotated[str | None, typer.Option(help="Comma-separated; default: all that have a space.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Compiling processes.")] = None,
 ) -> None:
     """Sweep and write."""
     asked = parse_shapes(shapes.split(","))
     request = SweepRequest(
-        asked, "local", trials=EVERY, time_budget_s=budget_s, sampler="auto", results=results, jobs=jobs, spaces=SPACES
-    )
+        asked, "local", families=tuple(families.split(",")) if families else None, trials=EVERY,
+        time_budget_s=budget_s, sampler="auto", results=results, jobs=jobs, spaces=spaces,
+    )  # fmt: skip
     with TerminalReporter(output_console()) as reporter:
         run_sweep(request, reporter)
     frame = load(results)

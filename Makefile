@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SHAPES ?= configs/shapes/gpumode.yaml
 WORKERS ?= auto
 
-.PHONY: sweep test check fmt rehearsal install clean
+.PHONY: sweep test check fmt reference rehearsal install clean
 
 sweep: install
 	$(BIN)/python run_search.py sweep --shapes $(SHAPES) $(ARGS)
@@ -26,6 +26,9 @@ check: install
 fmt: install
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
+
+reference: install
+	PYTHONPATH=. $(BIN)/python tests/support/reference.py
 
 install: $(VENV)/.installed
 

@@ -83,7 +83,7 @@ FLOORS: Mapping[str, tuple[str, ...]] = {
     ),
     "search.gfx950": ("model", "code", "simulator", "machine llvm"),
     "search.gfx950.simulator": (
-        "launch", "machine kernel", "program", "instructions checks hazards", "decode elf", "state",
+        "launch", "waves kernel", "program", "instructions checks hazards", "decode elf", "state",
     ),
 }  # fmt: skip
 

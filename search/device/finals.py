@@ -23,8 +23,8 @@ from search.results.record import FINAL, RECORD, make_record, point_of
 CONFIRM_ROUNDS = 20
 VERSIONS = ("triton", "torch")
 NEW = ("time_us", *VERSIONS)  # by the finals, and given apart
+Row = Mapping[str, Any]  # what a trial recorded
 KEPT = [name for name in facts_without(Role.rate, Role.finals, Role.run, Role.queue) if name not in NEW]
-Record = Mapping[str, Any]
 
 
 class FinalsEvaluator(Protocol):
@@ -91,12 +91,12 @@ def _decided(trials: Sequence[optuna.trial.FrozenTrial]) -> bool:
     return any(trial.user_attrs[RECORD]["selected"] for trial in since)
 
 
-def _candidate(shape: GemmShape, record: Record) -> Candidate | None:
+def _candidate(shape: GemmShape, record: Row) -> Candidate | None:
     point = point_of(record)
     return None if point is None else Candidate(shape, *point)
 
 
-def _measured(records: Mapping[Candidate | None, Record], incumbent: Point | None) -> list[Finalist]:
+def _measured(records: Mapping[Candidate | None, Row], incumbent: Point | None) -> list[Finalist]:
     return [
         finalist(candidate, record, incumbent=(candidate.family, candidate.config) == incumbent)
         for candidate, record in records.items()
@@ -112,9 +112,7 @@ def _confirm(evaluator: FinalsEvaluator, winner: Candidate, seed: int) -> float 
     return float(np.median([row[-1] for row in times.rounds]))
 
 
-def _final_record(
-    record: Record, final: Final, decision: Decision, device: DeviceKey, seconds: float
-) -> dict[str, Value]:
+def _final_record(record: Row, final: Final, decision: Decision, device: DeviceKey, seconds: float) -> dict[str, Value]:
     """The trial's record with the finals' time; that of the winner says so."""
     facts: dict[str, Value] = {name: record[name] for name in KEPT if name in record}
     facts |= {"time_lo_us": final.lo_us, "time_hi_us": final.hi_us, "samples": decision.selection.rounds}

@@ -32,7 +32,7 @@ FIRST_IN_FLIGHT = 8  # candidates, before any has ended
 SURE = 4  # proposals in a row expect too little, and
 WAITED = 64  # trials in a row were no better, where a search ends by itself: on an H200, after 16 it lost up to 32 %
 LOOK_S = 0.5  # how often a search that waits looks whether it shall stop
-Record = Callable[[Candidate, Evaluation, str, float], Mapping[str, Value]]
+RecordOf = Callable[[Candidate, Evaluation, str, float], Mapping[str, Value]]
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class StudyRun:
     shape: GemmShape
     evaluator: Judge
     points: Points
-    record: Record
+    record: RecordOf
     notify: Callable[[Progress], None] = lambda progress: None
     stop: threading.Event = field(default_factory=threading.Event)
     others: Sequence[OtherShape] = ()

@@ -10,7 +10,6 @@ import numpy as np
 
 from search.gfx950.simulator.decode.op import InstructionClass
 from search.gfx950.simulator.kernel import Kernel
-from search.gfx950.simulator.machine import Machine
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import Finding, SimulationError
 from search.gfx950.simulator.state.lds import LocalMemory
@@ -19,6 +18,7 @@ from search.gfx950.simulator.state.recording import Recording
 from search.gfx950.simulator.state.registers import EXEC, SGPR
 from search.gfx950.simulator.state.state import LANES, Environment, WaveGroup, initial_group
 from search.gfx950.simulator.state.stores import StoredRuns
+from search.gfx950.simulator.waves import Waves
 
 Value = Array | Buffer | int | float
 Packer = Callable[[Mapping[str, int]], bytes]
@@ -143,11 +143,11 @@ def simulate(
         scratch=np.full(scratch_shape, 0xFFFFDEAD, np.uint32),
         scratch_undefined=np.full(scratch_shape, 0xFFFFFFFF, np.uint32),
     )
-    machine = Machine(kernel.program, env, budget)
+    waves = Waves(kernel.program, env, budget)
     with np.errstate(all="ignore"):
-        machine.run(_start(kernel, launch, env))
+        waves.run(_start(kernel, launch, env))
     stores = {region.name: region.log.runs() for region in memory.regions}
-    histogram = _histogram(kernel, env, machine)
+    histogram = _histogram(kernel, env, waves)
     return SimulationResult(tuple(env.findings.values()), histogram, chosen, env.recording, stores, wave_workgroup)
 
 
@@ -246,17 +246,17 @@ def _user_sgprs(kernel: Kernel, group: WaveGroup) -> int:
     return position + kernel.descriptor.preload_sgprs
 
 
-def _histogram(kernel: Kernel, env: Environment, machine: Machine) -> Histogram:
+def _histogram(kernel: Kernel, env: Environment, waves: Waves) -> Histogram:
     by_class = dict.fromkeys(InstructionClass, 0)
     by_mnemonic: dict[str, int] = {}
     by_text: dict[str, int] = {}
-    for instruction, count in zip(kernel.program.instructions, machine.counts.tolist(), strict=True):
+    for instruction, count in zip(kernel.program.instructions, waves.counts.tolist(), strict=True):
         if count:
             by_class[instruction.kind] += count
             mnemonic, text = instruction.statement.mnemonic, instruction.statement.text
             by_mnemonic[mnemonic] = by_mnemonic.get(mnemonic, 0) + count
             by_text[text] = by_text.get(text, 0) + count
     return Histogram(
-        by_class, by_mnemonic, by_text, len(env.wave_workgroup), int(machine.executed.max()), env.global_read_bytes,
+        by_class, by_mnemonic, by_text, len(env.wave_workgroup), int(waves.executed.max()), env.global_read_bytes,
         env.global_written_bytes, env.lds_read_bytes, env.lds_written_bytes,
     )  # fmt: skip

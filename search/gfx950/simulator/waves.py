@@ -20,7 +20,7 @@ from search.gfx950.simulator.state.state import Environment, WaveGroup
 
 
 @dataclass(eq=False)
-class Machine:
+class Waves:
     """Scheduler of wave groups.
 
     Args:

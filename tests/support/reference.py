@@ -1,0 +1,41 @@
+"""Write the options of every command into docs/reference.md, from the command line's own help: ``make reference``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from search.cli import app
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
+VALUES = {"families": "A,B", "format": "NAME", "query": "EXPR", "sampler": "NAME", "target": "NAME", "on": "WHAT"}
+
+
+def option_lines(command: Any) -> Iterator[str]:
+    """Rows of the command's table."""
+    yield from (f"{command.help}\n", "| option | meaning |", "|---|---|")
+    for one in command.params:
+        text = (one.help or "logical elements").replace("|", "/")
+        if one.param_type_name == "argument":
+            yield f"| `{one.metavar or one.name}` | {text} |"
+            continue
+        value = "" if one.is_flag else f" {one.metavar or VALUES.get(one.name, 'N')}"
+        default = getattr(one.default, "value", one.default)
+        shown = "" if one.is_flag or one.required or default is None else f" (default: `{default}`)"
+        yield f"| `{one.opts[0]}{value}` | {text}{shown} |"
+
+
+def options_text() -> str:
+    """A section a command."""
+    commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+    return "\n".join(f"### `{name}`\n\n" + "\n".join(option_lines(one)) + "\n" for name, one in commands.items())
+
+
+if __name__ == "__main__":
+    page = PAGE.read_text()
+    written = re.sub(r"^### `sweep`\n.*?(?=^## Columns)", lambda _: options_text() + "\n", page, flags=re.M | re.S)
+    PAGE.write_text(written)

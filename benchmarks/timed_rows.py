@@ -19,7 +19,6 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from aiter_kernels import Knobs, gemm_program
-from kernels.rocm.code_object_launch import CodeObjectCoverage
 from native_checks import code_object_launch, random_operands
 
 from kernels.disk import default_cache

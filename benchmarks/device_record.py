@@ -4,8 +4,8 @@ Usage: python benchmarks/device_record.py --output DIR [--shapes 16x2112x7168,..
        [--budget-s 500] [--results DIR]
 
 The spaces are those of benchmarks/recorded_spaces unless --spaces names others, such as configs/spaces. A shape
-that the budget cuts short is written as far as it came; the same command with the same --results goes on. About 8 candidates a
-second on a machine with 16 cores.
+that the budget cuts short is written as far as it came; the same command with the same --results goes on. About
+8 candidates a second on a machine with 16 cores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules of a configuration, and the range in which a file may set a knob.
+"""The knobs of a configuration, and the rules that a legal one meets.
 
 Legality is a list of :class:`Rule` values whose predicates use only arithmetic and comparisons, so that one
 definition judges one configuration (:meth:`KernelConfig.check`) and a whole table of columns (:func:`violations`). A
@@ -8,7 +8,7 @@ field name is also the YAML key, the Optuna parameter and the results column.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -36,6 +36,27 @@ class Rule:
     reason: str
 
 
+Limits = tuple[int, int]  # both ends included
+TILE: Limits = (1, 1 << 20)  # elements of one Triton block (triton.language.core.TRITON_MAX_TENSOR_NUMEL)
+GROUPED: Limits = (1, 4096)  # times the tiles of a row of C it stays far below 2**31
+STAGES: Limits = (1, 32)
+XCDS: Limits = (1, 64)
+SPLITS: Limits = (1, 65535)  # y extent of a grid (CUDA C++ Programming Guide, compute capabilities)
+MFMA_ROWS: Limits = (0, 64)
+SMALL: Limits = (0, 1 << 16)
+
+
+def knob(default: int | str, meaning: str, limits: Limits = SMALL) -> Any:
+    """Field of a configuration.
+
+    Args:
+        default: Its value where a file names none.
+        meaning: One line for people.
+        limits: Least and greatest value that a file may set, of a whole number.
+    """
+    return field(default=default, metadata={"meaning": meaning, "limits": limits})
+
+
 @dataclass(frozen=True)
 class KernelConfig:
     """What the configuration of every family can do; a subclass adds the knobs, all with defaults, and the rules."""
@@ -48,6 +69,12 @@ class KernelConfig:
             if not rule.holds(self, shape, device):
                 return rule.reason.format(**self.to_dict())
         return None
+
+    @classmethod
+    def limits(cls, name: str) -> Limits:
+        """Least and greatest value of the whole-number knob ``name``."""
+        limits: Limits = cls.__dataclass_fields__[name].metadata["limits"]
+        return limits
 
     def to_dict(self) -> dict[str, int | str]:
         """Field values by name, in declaration order."""
@@ -91,27 +118,6 @@ def violations(
     """
     c = SimpleNamespace(**columns)
     return [(rule.reason, np.logical_not(rule.holds(c, shape, device))) for rule in config_type.RULES]
-
-
-Limits = tuple[int, int]  # both ends included
-TILE: Limits = (1, 1 << 20)  # elements of one Triton block (triton.language.core.TRITON_MAX_TENSOR_NUMEL)
-SPECIAL: Mapping[str, Limits] = {
-    "GROUP_M": (1, 4096),  # times the tiles of a row of C it stays far below 2**31
-    "num_warps": (1, 32),  # 1,024 threads of a workgroup, in waves of 32
-    "num_stages": (1, 32),
-    "waves_per_eu": (0, 20),  # 0 gives no hint; no AMD architecture keeps more (RDNA: 20 of 32 lanes)
-    "matrix_instr_nonkdim": (0, 64),
-    "num_xcds": (1, 64),
-    "split_k": (1, 65535),  # y extent of a grid (CUDA C++ Programming Guide, compute capabilities)
-}
-OTHER: Limits = (0, 1 << 16)
-
-
-def knob_limits(name: str) -> Limits:
-    """Least and greatest value of the whole-number knob ``name``."""
-    if name in SPECIAL:
-        return SPECIAL[name]
-    return TILE if "BLOCK_" in name else OTHER
 
 
 GFX950_ONLY = Rule(lambda c, s, d: d.arch == "gfx950", "these kernels are gfx950 machine code")

@@ -7,12 +7,19 @@ from typing import Any, ClassVar, Literal
 
 from kernels.config import (
     ACCUMULATORS_PER_LANE,
+    GROUPED,
     LANES,
     MAX_TENSOR_ELEMENTS,
+    MFMA_ROWS,
     SPLIT_RULES,
+    SPLITS,
+    STAGES,
+    TILE,
+    XCDS,
     KernelConfig,
     Rule,
     at_least_one,
+    knob,
     multiple,
 )
 from kernels.device import DeviceKey
@@ -65,36 +72,24 @@ TILE_RULES = (
 
 @dataclass(frozen=True)
 class TileConfig(KernelConfig):
-    """Tile and launch knobs that every Triton family shares; also the configuration of ``fused``.
+    """Tile and launch knobs that every Triton family shares; also the configuration of ``fused``."""
 
-    Args:
-        BLOCK_M: Rows of C a program computes.
-        BLOCK_N: Columns of C a program computes.
-        BLOCK_K: Elements of K a program consumes each step.
-        GROUP_M: Tile rows that are visited together, so that neighbouring programs share weights in L2.
-        num_warps: Waves of one program.
-        num_stages: Software-pipelining depth of the K loop.
-        waves_per_eu: Hint of the AMD compiler: aim at this many waves a SIMD; 0 gives no hint.
-        matrix_instr_nonkdim: Rows and columns of the MFMA instruction, 16 or 32; 0 lets the compiler choose.
-        cache_modifier: Of the weight loads: "" or ".cg" (cached in L2 only).
-        num_xcds: Dies over which neighbouring tiles are kept together; 1 keeps the hardware's round robin.
-        quantizer: ``hardware`` uses the conversion instruction of gfx950, ``software`` integer arithmetic.
-        a_operand: What is multiplied: packed ``e2m1`` codes of A, or its quantised values as ``bf16``, which GPUs
-            without an FP4 matrix unit lower to better code (then ``quantizer`` is not read).
-    """
-
-    BLOCK_M: int = 16
-    BLOCK_N: int = 64
-    BLOCK_K: int = 256
-    GROUP_M: int = 1
-    num_warps: int = 4
-    num_stages: int = 2
-    waves_per_eu: int = 0
-    matrix_instr_nonkdim: int = 16
-    cache_modifier: Literal["", ".cg"] = ""
-    num_xcds: int = 1
-    quantizer: Literal["hardware", "software"] = "hardware"
-    a_operand: Literal["e2m1", "bf16"] = "e2m1"
+    BLOCK_M: int = knob(16, "Rows of C a program computes", TILE)
+    BLOCK_N: int = knob(64, "Columns of C a program computes", TILE)
+    BLOCK_K: int = knob(256, "Elements of K a program consumes each step", TILE)
+    GROUP_M: int = knob(1, "Tile rows visited together, so that neighbouring programs share weights in L2", GROUPED)
+    num_warps: int = knob(4, "Waves of one program", (1, 32))
+    num_stages: int = knob(2, "Software-pipelining depth of the K loop", STAGES)
+    waves_per_eu: int = knob(0, "Hint of the AMD compiler: aim at this many waves a SIMD; 0 gives no hint", (0, 20))
+    matrix_instr_nonkdim: int = knob(16, "Rows of the MFMA instruction: 16, 32, or 0: the compiler chooses", MFMA_ROWS)
+    cache_modifier: Literal["", ".cg"] = knob("", 'Of the weight loads: "" or ".cg" (cached in L2 only)')
+    num_xcds: int = knob(1, "Dies that neighbouring tiles are kept together on; 1 keeps the round robin", XCDS)
+    quantizer: Literal["hardware", "software"] = knob(
+        "hardware", "hardware: the conversion instruction of gfx950; software: integer arithmetic"
+    )
+    a_operand: Literal["e2m1", "bf16"] = knob(
+        "e2m1", "e2m1: packed codes of A; bf16: its quantised values, for GPUs without an FP4 matrix unit"
+    )
 
     RULES: ClassVar[tuple[Rule, ...]] = TILE_RULES
 
@@ -112,7 +107,7 @@ class TileConfig(KernelConfig):
 class SplitKAtomicConfig(TileConfig):
     """Knobs of ``fused_splitk_atomic``: ``split_k`` programs add their part of K to each tile."""
 
-    split_k: int = 4
+    split_k: int = knob(4, "Slices of K, each summed by programs of its own", SPLITS)
 
     RULES: ClassVar[tuple[Rule, ...]] = TILE_RULES + SPLIT_RULES
 
@@ -121,8 +116,8 @@ class SplitKAtomicConfig(TileConfig):
 class SplitKWorkspaceConfig(SplitKAtomicConfig):
     """Knobs of ``fused_splitk_workspace``: ``split_k`` slices, then a reduction with its own tile."""
 
-    REDUCE_BLOCK_M: int = 16
-    REDUCE_BLOCK_N: int = 64
+    REDUCE_BLOCK_M: int = knob(16, "Rows of a tile of the reduction", TILE)
+    REDUCE_BLOCK_N: int = knob(64, "Columns of it", TILE)
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         *SplitKAtomicConfig.RULES,

@@ -25,50 +25,67 @@ STUDY: Final = "study"  # stands for all families together: what the name of a s
 REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "7f7b0add166f": {
-            "fused": "df574bb3273c",
-            "fused_splitk_atomic": "df574bb3273c",
-            "fused_splitk_workspace": "df574bb3273c",
+            "fused": "9f2b74e305a2",
+            "fused_splitk_atomic": "9f2b74e305a2",
+            "fused_splitk_workspace": "9f2b74e305a2",
         },
         "bccf2333c720": {
-            "staged_triton": "de630f329dbf",
+            "staged_triton": "bba448165e4d",
         },
         "2694e36a54c5": {
-            "staged_hip": "9f020264458c",
+            "staged_hip": "da32e20dc376",
         },
         "af59b1b2e38b": {
-            "staged_ck": "3c131c908ff4",
+            "staged_ck": "4d661067c6e8",
         },
         "2cff87ee285e": {
             "aiter": "a936040cd0ab",
         },
         "f3d651567c57": {
-            "study": "126fc64a53bb",
+            "study": "9fa00917a823",
         },
         "e841e5cd0086": {
-            "fused": "df574bb3273c",
-            "fused_splitk_atomic": "df574bb3273c",
-            "fused_splitk_workspace": "df574bb3273c",
+            "fused": "9f2b74e305a2",
+            "fused_splitk_atomic": "9f2b74e305a2",
+            "fused_splitk_workspace": "9f2b74e305a2",
         },
         "4eee1cd26d37": {
-            "staged_triton": "de630f329dbf",
+            "staged_triton": "bba448165e4d",
         },
         "74a31820b4fe": {
-            "staged_hip": "9f020264458c",
+            "staged_hip": "da32e20dc376",
         },
         "d33fa8c34c04": {
-            "staged_ck": "3c131c908ff4",
+            "staged_ck": "4d661067c6e8",
         },
         "9ec4fd62fd48": {
             "aiter": "a936040cd0ab",
         },
         "b4064a888e48": {
-            "study": "126fc64a53bb",
+            "study": "9fa00917a823",
         },
         "1abaa661dc73": {
-            "staged_ck": "3c131c908ff4",
+            "staged_ck": "4d661067c6e8",
         },
         "c43bf5fdc460": {
-            "study": "126fc64a53bb",
+            "study": "9fa00917a823",
+        },
+        "df574bb3273c": {
+            "fused": "9f2b74e305a2",
+            "fused_splitk_atomic": "9f2b74e305a2",
+            "fused_splitk_workspace": "9f2b74e305a2",
+        },
+        "de630f329dbf": {
+            "staged_triton": "bba448165e4d",
+        },
+        "9f020264458c": {
+            "staged_hip": "da32e20dc376",
+        },
+        "3c131c908ff4": {
+            "staged_ck": "4d661067c6e8",
+        },
+        "126fc64a53bb": {
+            "study": "9fa00917a823",
         },
     }
 )

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from kernels.config import GFX950_ONLY, KernelConfig, Rule, multiple
+from kernels.config import GFX950_ONLY, TILE, KernelConfig, Rule, knob, multiple
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError, UnavailableError
 from kernels.families.family import Family
@@ -35,30 +35,17 @@ def _code_object_allows(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
 
 @dataclass(frozen=True)
 class StagedCkConfig(KernelConfig):
-    """Knobs of ``staged_ck``: a quantise kernel, then one of AITER's code objects.
+    """Knobs of ``staged_ck``: a quantise kernel, then one of AITER's code objects."""
 
-    Args:
-        BLOCK_M: Rows of the code object's tile.
-        BLOCK_N: Columns of it.
-        log2_k_split: K is cut into 2**log2_k_split slices, which are rounded to bf16 and added by atomics: the result
-            is less exact than that of any other configuration, and its bits may differ from run to run.
-        quantize_kernel: ``triton`` or ``hip``: which kernel quantises A.
-        QUANT_BLOCK_M: Rows of a tile of the Triton quantise kernel.
-        QUANT_BLOCK_K: Columns of it.
-        QUANT_THREADS: Threads of a workgroup of the HIP quantise kernel.
-        QUANT_GROUPS: Blocks that a team of its lanes quantises.
-        QUANT_VECTOR: Values of a block that one of its lanes holds.
-    """
-
-    BLOCK_M: int = 32
-    BLOCK_N: int = 128
-    log2_k_split: int = 0
-    quantize_kernel: Literal["triton", "hip"] = "triton"
-    QUANT_BLOCK_M: int = 32
-    QUANT_BLOCK_K: int = 256
-    QUANT_THREADS: int = 256
-    QUANT_GROUPS: int = 1
-    QUANT_VECTOR: int = 8
+    BLOCK_M: int = knob(32, "Rows of the code object's tile", TILE)
+    BLOCK_N: int = knob(128, "Columns of it", TILE)
+    log2_k_split: int = knob(0, "K is cut into 2**this slices, added in bf16 by atomics: less exact, not repeatable")
+    quantize_kernel: Literal["triton", "hip"] = knob("triton", "``triton`` or ``hip``: which kernel quantises A")
+    QUANT_BLOCK_M: int = knob(32, "Rows of a tile of the Triton quantise kernel", TILE)
+    QUANT_BLOCK_K: int = knob(256, "Columns of it", TILE)
+    QUANT_THREADS: int = knob(256, "Threads of a workgroup of the HIP quantise kernel")
+    QUANT_GROUPS: int = knob(1, "Blocks that a team of its lanes quantises")
+    QUANT_VECTOR: int = knob(8, "Values of a block that one of its lanes holds")
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         GFX950_ONLY,

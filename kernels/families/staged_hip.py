@@ -8,11 +8,18 @@ from typing import Any, ClassVar, Final
 from kernels.config import (
     ACCUMULATORS_PER_LANE,
     GFX950_ONLY,
+    GROUPED,
     LANES,
+    MFMA_ROWS,
     SPLIT_RULES,
+    SPLITS,
+    STAGES,
+    TILE,
+    XCDS,
     KernelConfig,
     Rule,
     at_least_one,
+    knob,
     multiple,
     one_of,
 )
@@ -64,41 +71,23 @@ def _accumulators_fit(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
 
 @dataclass(frozen=True)
 class StagedHipConfig(KernelConfig):
-    """Knobs of ``staged_hip``: a HIP quantise kernel, a HIP GEMM, a reduction if ``split_k`` > 1.
+    """Knobs of ``staged_hip``: a HIP quantise kernel, a HIP GEMM, a reduction if ``split_k`` > 1."""
 
-    Args:
-        BLOCK_M: Rows of C a workgroup computes.
-        BLOCK_N: Columns of C a workgroup computes.
-        BLOCK_K: Elements of K of one step.
-        waves_m: Waves that share the rows.
-        waves_n: Waves that share the columns.
-        num_stages: Buffers of A in the LDS.
-        matrix_instr_nonkdim: Rows and columns of the MFMA instruction, 16 or 32.
-        GROUP_M: Tile rows that are visited together.
-        num_xcds: Dies over which neighbouring tiles are kept together.
-        split_k: Slices of K, each summed by workgroups of its own.
-        REDUCE_BLOCK_M: Rows of a tile of the reduction.
-        REDUCE_BLOCK_N: Columns of it.
-        QUANT_THREADS: Threads of a workgroup of the quantise kernel.
-        QUANT_GROUPS: Blocks that a team of its lanes quantises.
-        QUANT_VECTOR: Values of a block that one of its lanes holds.
-    """
-
-    BLOCK_M: int = 64
-    BLOCK_N: int = 128
-    BLOCK_K: int = 256
-    waves_m: int = 1
-    waves_n: int = 4
-    num_stages: int = 2
-    matrix_instr_nonkdim: int = 16
-    GROUP_M: int = 1
-    num_xcds: int = 1
-    split_k: int = 1
-    REDUCE_BLOCK_M: int = 16
-    REDUCE_BLOCK_N: int = 64
-    QUANT_THREADS: int = 256
-    QUANT_GROUPS: int = 1
-    QUANT_VECTOR: int = 8
+    BLOCK_M: int = knob(64, "Rows of C a workgroup computes", TILE)
+    BLOCK_N: int = knob(128, "Columns of C a workgroup computes", TILE)
+    BLOCK_K: int = knob(256, "Elements of K of one step", TILE)
+    waves_m: int = knob(1, "Waves that share the rows")
+    waves_n: int = knob(4, "Waves that share the columns")
+    num_stages: int = knob(2, "Buffers of A in the LDS", STAGES)
+    matrix_instr_nonkdim: int = knob(16, "Rows and columns of the MFMA instruction, 16 or 32", MFMA_ROWS)
+    GROUP_M: int = knob(1, "Tile rows that are visited together", GROUPED)
+    num_xcds: int = knob(1, "Dies over which neighbouring tiles are kept together", XCDS)
+    split_k: int = knob(1, "Slices of K, each summed by workgroups of its own", SPLITS)
+    REDUCE_BLOCK_M: int = knob(16, "Rows of a tile of the reduction", TILE)
+    REDUCE_BLOCK_N: int = knob(64, "Columns of it", TILE)
+    QUANT_THREADS: int = knob(256, "Threads of a workgroup of the quantise kernel")
+    QUANT_GROUPS: int = knob(1, "Blocks that a team of its lanes quantises")
+    QUANT_VECTOR: int = knob(8, "Values of a block that one of its lanes holds")
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         GFX950_ONLY,

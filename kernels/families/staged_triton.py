@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernels.config import Rule, multiple
+from kernels.config import SPLITS, TILE, Rule, knob, multiple
 from kernels.families.family import Family
 from kernels.families.fused import SplitKWorkspaceConfig
 from kernels.families.stages import Gemm, Quantize, Round, Stage, Sum
@@ -17,9 +17,9 @@ from kernels.families.stages import Gemm, Quantize, Round, Stage, Sum
 class StagedConfig(SplitKWorkspaceConfig):
     """Knobs of ``staged_triton``: a quantise kernel with its own tile, a GEMM, a reduction if ``split_k`` > 1."""
 
-    split_k: int = 1
-    QUANT_BLOCK_M: int = 32
-    QUANT_BLOCK_K: int = 256
+    split_k: int = knob(1, "Slices of K, each summed by programs of its own", SPLITS)
+    QUANT_BLOCK_M: int = knob(32, "Rows of a tile of the quantise kernel", TILE)
+    QUANT_BLOCK_K: int = knob(256, "Columns of it", TILE)
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         *SplitKWorkspaceConfig.RULES,

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 
-from kernels.config import KernelConfig, knob_limits
+from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.disk import write_atomically
 from kernels.errors import InputError
@@ -163,10 +163,10 @@ def _knobs(family: str) -> dict[str, Any]:
 def _config(node: YamlNode, family: Family) -> KernelConfig:
     knobs = _knobs(family.name)
     values = node.mapping((), knobs)
-    return family.config({name: _knob(value, knobs[name], name) for name, value in values.items()})
+    return family.config({name: _knob(value, knobs[name], family.config_type, name) for name, value in values.items()})
 
 
-def _knob(node: YamlNode, hint: Any, name: str) -> int | str | bool:
+def _knob(node: YamlNode, hint: Any, config_type: type[KernelConfig], name: str) -> int | str | bool:
     if get_origin(hint) is Literal:
         return node.word(get_args(hint))
-    return node.flag() if hint is bool else node.integer_within(knob_limits(name))
+    return node.flag() if hint is bool else node.integer_within(config_type.limits(name))

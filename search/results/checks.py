@@ -9,7 +9,6 @@ from typing import Any, Final, get_args, get_type_hints
 import numpy as np
 import pandas as pd
 
-from kernels.config import knob_limits
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.families import FAMILIES
@@ -96,6 +95,9 @@ def _within(least: int, most: int) -> Problem:
 @cache
 def _knobs(family: str) -> dict[str, Problem]:
     """What may be wrong with each knob of ``family``."""
-    hints = get_type_hints(FAMILIES[family].config_type)
-    names = FAMILIES[family].config_type().to_dict()
-    return {name: _within(*knob_limits(name)) if hints[name] is int else _word(get_args(hints[name])) for name in names}
+    config_type = FAMILIES[family].config_type
+    hints = {name: hint for name, hint in get_type_hints(config_type).items() if name in config_type().to_dict()}
+    return {
+        name: _within(*config_type.limits(name)) if hint is int else _word(get_args(hint))
+        for name, hint in hints.items()
+    }

@@ -171,7 +171,14 @@ def _rule_condition(rule: Rule, default: KernelConfig, shape: GemmShape, device:
 
 
 def _conditions(space: SearchSpace, shape: GemmShape, device: DeviceKey) -> list[_Condition]:
-    constants = {"M": shape.M, "N": shape.N, "K": shape.K, "arch": device.arch, "cu_count": device.cu_count}
+    constants = {
+        **space.absent,
+        "M": shape.M,
+        "N": shape.N,
+        "K": shape.K,
+        "arch": device.arch,
+        "cu_count": device.cu_count,
+    }
 
     def holds(expression: Any, values: Mapping[str, Any]) -> Any:
         return expression.evaluate({**constants, **values})

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints
 
 import yaml
 
-from kernels.config import KernelConfig, knob_limits
+from kernels.config import KernelConfig
 from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.wording import instead_of
@@ -39,6 +39,7 @@ class SearchSpace:
         constraints: Conditions that a point must meet besides the family's own rules.
         defaults: Starting configurations, the first that is legal first.
         digest: Short hash of the content; comments, spelling and the order of constraints do not change it.
+        absent: What constraints read of knobs that the family lacks.
     """
 
     family: str
@@ -47,6 +48,7 @@ class SearchSpace:
     defaults: tuple[KernelConfig, ...]
     source: str
     digest: str
+    absent: Mapping[str, Choice] = field(default_factory=dict)
 
     @property
     def config_type(self) -> type[KernelConfig]:
@@ -60,26 +62,86 @@ class SearchSpace:
         return {name: value for name, value in default.items() if name not in self.parameters}
 
 
+@dataclass(frozen=True)
+class _Part:
+    """One file of a space: the one that names the family, or one that it extends.
+
+    Args:
+        path: Of the file.
+        keys: Its content.
+        inherited: Whether another file extends it: then it may name knobs that the family lacks.
+    """
+
+    path: Path
+    keys: Mapping[str, YamlNode]
+    inherited: bool
+
+
 def load_space(path: Path) -> SearchSpace:
-    """The space that ``path`` describes.
+    """The space that ``path`` describes, with what it takes over from the files that it ``extends``.
+
+    A knob's values are those of the first file that lists it, the file itself first; constraints add up.
 
     Raises:
         InputError: One line of file, line, key and cure: no file, not YAML, an unknown key, family or
             parameter, an empty list, a value of a wrong type or given twice, a bad constraint, a default
             outside of the lists.
     """
-    root = read_yaml(path, "name a file of configs/spaces, or write one")
-    keys = root.mapping(("family", "parameters"), ("constraints", "defaults"))
-    family = keys["family"].word(FAMILIES)
+    parts = _parts(path, ())
+    own = parts[0].keys
+    family = own["family"].word(FAMILIES)
     config_type = FAMILIES[family].config_type
-    parameters = _parameters(keys["parameters"], config_type)
-    names: dict[str, Kind] = {**_kinds(config_type), **SHAPE_NAMES}
-    constraints = tuple(
-        parse_expression(node.text(), names, f"{path}:{node.line}") for node in optional_items(keys, "constraints")
-    )
-    defaults = tuple(_default(node, config_type, parameters) for node in optional_items(keys, "defaults"))
-    digest = _digest(family, parameters, constraints, defaults)
-    return SearchSpace(family, parameters, constraints, defaults, str(path), digest)
+    parameters = _parameters(parts, config_type)
+    absent = {k: v for part in parts for k, v in _absent(part).items() if k not in _kinds(config_type)}
+    constraints = tuple(constraint for part in parts for constraint in _constraints(part, config_type, absent))
+    defaults = tuple(_default(node, config_type, parameters) for node in optional_items(own, "defaults"))
+    digest = _digest(family, parameters, absent, constraints, defaults)
+    return SearchSpace(family, parameters, constraints, defaults, str(path), digest, absent)
+
+
+def _parts(path: Path, above: tuple[Path, ...]) -> list[_Part]:
+    """``path`` and what it extends, each file once, in the order in which it is named."""
+    root = read_yaml(path, "name a file of configs/spaces, or write one")
+    required = () if above else ("family",)
+    optional = ("parameters", "constraints", "defaults", "extends", "absent", *(("family",) if above else ()))
+    keys = root.mapping(required, optional)
+    if not above and not {"extends", "parameters"} & keys.keys():
+        root.fail("lacks parameters; add it, or extend a file that has some")
+    parts = [_Part(path, keys, bool(above))]
+    for node in _extended(keys):
+        file = path.parent / node.text()
+        if file in (path, *above):
+            node.fail(f"{file.name} extends itself; remove one of the lines")
+        parts += [part for part in _parts(file, (path, *above)) if part.path not in {known.path for known in parts}]
+    return parts
+
+
+def _extended(keys: Mapping[str, YamlNode]) -> list[YamlNode]:
+    node = keys.get("extends")
+    if node is None:
+        return []
+    return node.items("extends") if isinstance(node.node, yaml.SequenceNode) else [node]
+
+
+def _absent(part: _Part) -> dict[str, Choice]:
+    """What the part's constraints read of a knob that a family lacks."""
+    node = part.keys.get("absent")
+    owners = _owners()
+    found = {} if node is None else node.mapping((), owners)
+    return {name: _choice(child, owners[name], name) for name, child in found.items()}
+
+
+def _owners() -> dict[str, type[KernelConfig]]:
+    """A configuration that has it, for each knob of any family."""
+    types = [family.config_type for family in FAMILIES.values()]
+    return {one.name: config_type for config_type in reversed(types) for one in fields(config_type)}
+
+
+def _constraints(part: _Part, config_type: type[KernelConfig], absent: Mapping[str, Choice]) -> Iterator[Expression]:
+    missing: dict[str, Kind] = {name: "integer" if isinstance(v, int) else "text" for name, v in absent.items()}
+    names = {**_kinds(config_type), **missing, **SHAPE_NAMES}
+    for node in optional_items(part.keys, "constraints"):
+        yield parse_expression(node.text(), names, f"{part.path}:{node.line}")
 
 
 def load_spaces(folder: Path, families: Sequence[str] | None = None) -> dict[str, SearchSpace]:
@@ -111,12 +173,18 @@ def _kinds(config_type: type[KernelConfig]) -> dict[str, Kind]:
     return {f.name: "integer" if hints[f.name] is int else "text" for f in fields(config_type)}
 
 
-def _parameters(node: YamlNode, config_type: type[KernelConfig]) -> dict[str, tuple[Choice, ...]]:
+def _parameters(parts: Sequence[_Part], config_type: type[KernelConfig]) -> dict[str, tuple[Choice, ...]]:
     known = [f.name for f in fields(config_type)]
-    found = {name: _choices(child, config_type, name) for name, child in node.mapping((), known).items()}
-    if not known:  # a family without knobs has one point
-        return {}
-    return found or node.fail(f"is empty; list values for one of {', '.join(known)}")
+    found: dict[str, tuple[Choice, ...]] = {}
+    for part in parts:
+        if "parameters" in part.keys:
+            listed = part.keys["parameters"].mapping((), _owners() if part.inherited else known)
+            new = {name: node for name, node in listed.items() if name in known and name not in found}
+            found |= {name: _choices(node, config_type, name) for name, node in new.items()}
+    if known and not found:  # a family without knobs has one point
+        own = parts[0].keys
+        own.get("parameters", own["family"]).fail(f"is empty; list values for one of {', '.join(known)}")
+    return found
 
 
 def _choices(node: YamlNode, config_type: type[KernelConfig], name: str) -> tuple[Choice, ...]:
@@ -138,7 +206,7 @@ def _choices(node: YamlNode, config_type: type[KernelConfig], name: str) -> tupl
 def _choice(node: YamlNode, config_type: type[KernelConfig], name: str) -> Choice:
     """Value of a knob, of the type that its field has."""
     hint: Any = get_type_hints(config_type)[name]
-    return node.integer_within(knob_limits(name)) if hint is int else node.word(get_args(hint))
+    return node.integer_within(config_type.limits(name)) if hint is int else node.word(get_args(hint))
 
 
 def _default(
@@ -158,6 +226,7 @@ def _default(
 def _digest(
     family: str,
     parameters: Mapping[str, tuple[Choice, ...]],
+    absent: Mapping[str, Choice],
     constraints: Sequence[Expression],
     defaults: Sequence[KernelConfig],
 ) -> str:
@@ -165,6 +234,7 @@ def _digest(
         "family": family,
         "parameters": list(parameters.items()),
         "fixed": FAMILIES[family].config_type().to_dict(),
+        "absent": sorted(absent.items()),
         "constraints": sorted({constraint.normal_text for constraint in constraints}),
         "defaults": [default.to_dict() for default in defaults],
     }

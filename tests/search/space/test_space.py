@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from kernels.device import GFX950
 from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.families.aiter import AiterConfig
 from kernels.families.fused import SplitKAtomicConfig, TileConfig
+from kernels.problem import GemmShape
+from search.space.legal_set import legal_set
 from search.space.space import SearchSpace, load_space, load_spaces
 
 GOOD = """\
@@ -206,3 +209,64 @@ def test_shipped_spaces_reach_the_values_of_public_winners(name: str, values: se
     for space in load_spaces(SHIPPED, triton).values():
         if name in space.config_type().to_dict():
             assert values <= set(space.parameters[name])
+
+
+BASE = """\
+absent: {split_k: 1}
+parameters:
+  BLOCK_M: [16, 64]
+  BLOCK_N: [64]
+  split_k: [1, 2]
+constraints:
+  - "split_k * BLOCK_K <= K"
+"""
+HEIR = "family: fused\nextends: base.yaml\nparameters: {BLOCK_M: [32]}\ndefaults:\n  - {BLOCK_M: 32}\n"
+
+
+def inherited(tmp_path: Path, heir: str, base: str = BASE) -> SearchSpace:
+    (tmp_path / "base.yaml").write_text(base)
+    return load(tmp_path, heir)
+
+
+def test_a_space_takes_over_what_it_does_not_say_itself_and_its_family_has(tmp_path: Path) -> None:
+    space = inherited(tmp_path, HEIR)
+    assert space.parameters == {"BLOCK_M": (32,), "BLOCK_N": (64,)}
+    assert [constraint.where for constraint in space.constraints] == [f"{tmp_path / 'base.yaml'}:7"]
+    assert space.absent == {"split_k": 1}
+
+
+def test_an_absent_knob_is_read_only_where_the_family_lacks_it(tmp_path: Path) -> None:
+    space = inherited(tmp_path, "family: fused_splitk_atomic\nextends: base.yaml\n")
+    assert (space.parameters["split_k"], space.absent) == ((1, 2), {})
+    # One slice of BLOCK_K = 256, the default, does not fit K = 128.
+    with pytest.raises(InputError, match="constraint 'split_k \\* BLOCK_K <= K'"):
+        legal_set(inherited(tmp_path, HEIR), GemmShape(64, 64, 128), GFX950)
+
+
+def test_a_file_that_two_files_extend_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "middle.yaml").write_text("extends: base.yaml\n")
+    space = inherited(tmp_path, HEIR.replace("base.yaml", "[middle.yaml, base.yaml]"))
+    assert len(space.constraints) == 1
+
+
+@pytest.mark.parametrize(
+    ("heir", "base", "problem"),
+    [
+        (HEIR, BASE.replace("BLOCK_N", "BLOCK"), "base.yaml:4: parameters BLOCK: unknown key; did you mean"),
+        (HEIR, BASE.replace("{split_k: 1}", "{splitk: 1}"), "base.yaml:1: absent splitk: unknown key"),
+        (HEIR, BASE.replace("absent: {split_k: 1}", "absent: {}"), "base.yaml:7: constraint"),
+        (HEIR, f"extends: space.yaml\n{BASE}", "base.yaml:1: extends: space.yaml extends itself"),
+        (HEIR.replace("base.yaml", "gone.yaml"), BASE, "gone.yaml: no such file"),
+        ("family: fused\nextends: base.yaml\n", "constraints: []\n", "is empty; list values for one of BLOCK_M"),
+    ],
+)
+def test_a_mistake_in_an_extended_file_is_located_there(tmp_path: Path, heir: str, base: str, problem: str) -> None:
+    with pytest.raises(InputError) as caught:
+        inherited(tmp_path, heir, base)
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_file_of_a_family_is_thirty_lines_at_most(name: str) -> None:
+    assert len((SHIPPED / f"{name}.yaml").read_text().splitlines()) <= 30

@@ -64,6 +64,10 @@ class Counting:
     graphs: CudaGraphs = field(default_factory=CudaGraphs)
     replays: itertools.count[int] = field(default_factory=itertools.count)
 
+    @property
+    def doubtful(self) -> bool:
+        return self.graphs.doubtful
+
     def available(self, index: int) -> bool:
         return self.graphs.available(index)
 

@@ -18,6 +18,8 @@ from fake_evaluator import FakeEvaluator, judge
 from typer.testing import CliRunner
 
 from kernels.device import GFX950
+from kernels.families import FAMILIES
+from kernels.families.family import Family
 from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
 from kernels.tables import sources as table_sources
@@ -27,6 +29,8 @@ from search import cli
 from search.cli import app
 from search.evaluation import Candidate, Evaluation
 from search.results.columns import COLUMNS
+from search.space.legal_set import legal_set
+from search.space.space import load_spaces
 from search.study.samplers import SAMPLERS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +38,7 @@ PAGES = {
     page.name: page.read_text() for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"))
 }
 MADE = Made(date(2026, 11, 29), "3.9.0", "2.13.0", "0" * 12, "by hand", "none")
+EXAMPLE = "staged_atomic"  # the family that docs/adding-a-family.md adds
 SUBCOMMANDS = ("sweep", "export", "inspect", "report", "verify", "explain", "doctor")
 
 
@@ -47,7 +52,8 @@ def commands(page: str) -> list[str]:
 
 
 def of_ours(page: str) -> list[list[str]]:
-    return [shlex.split(line)[1:] for line in commands(page) if line.startswith("run_search.py ")]
+    words = [shlex.split(line)[1:] for line in commands(page) if line.startswith("run_search.py ")]
+    return [one for one in words if EXAMPLE not in one]
 
 
 def test_readme_has_at_most_ninety_lines() -> None:
@@ -65,8 +71,7 @@ def test_links_lead_somewhere(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_files_that_are_named_exist(page: str) -> None:
     named = re.findall(r"\b(?:benchmarks|configs|kernels|search|tests)/[\w./-]*\w", PAGES[page])
-    new = "staged_atomic"  # the example of a family
-    places = {name.split(":")[0] for name in named if new not in name}
+    places = {name.split(":")[0] for name in named if EXAMPLE not in name}
     assert [place for place in sorted(places) if not (ROOT / place).exists()] == []
 
 
@@ -139,17 +144,32 @@ def test_the_reference_lists_every_column_and_sampler() -> None:
     assert [name for name in SAMPLERS if name not in PAGES["reference.md"]] == []
 
 
-def test_the_family_in_the_docs_is_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def documented_family(monkeypatch: pytest.MonkeyPatch) -> Family:
     source = re.search(r"```python\n(# kernels/families/.*?)```", PAGES["adding-a-family.md"], re.S)
     assert source is not None
-    module = types.ModuleType("staged_atomic")
+    module = types.ModuleType(EXAMPLE)
     monkeypatch.setitem(sys.modules, module.__name__, module)  # where its dataclass looks for types
     exec(compile(source[1], "docs/adding-a-family.md", "exec"), module.__dict__)
-    family, shape = module.STAGED_ATOMIC, GemmShape(16, 2112, 7168)
+    family: Family = module.STAGED_ATOMIC
+    return family
+
+
+def test_the_family_in_the_docs_is_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    family, shape = documented_family(monkeypatch), GemmShape(16, 2112, 7168)
     config = family.config({})
     assert config.check(shape, GFX950) is None
     launched = [call.name for call in family.program(shape, config).calls]
     assert launched == ["quantize_kernel", "zero_kernel", "staged_gemm_kernel", "reduce_kernel"]
+
+
+def test_the_space_in_the_docs_has_legal_points(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    space = re.search(r"```yaml\n# configs/spaces/.*?\n(.*?)```", PAGES["adding-a-family.md"], re.S)
+    assert space is not None
+    monkeypatch.setitem(FAMILIES, EXAMPLE, documented_family(monkeypatch))  # type: ignore[arg-type]
+    (tmp_path / f"{EXAMPLE}.yaml").write_text(space[1])
+    loaded = load_spaces(tmp_path, (EXAMPLE,))[EXAMPLE]
+    legal = legal_set(loaded, GemmShape(16, 2112, 7168), GFX950)
+    assert list(legal.defaults) == list(loaded.defaults) and len(legal) > len(loaded.defaults)
 
 
 def example() -> tuple[list[str], str]:

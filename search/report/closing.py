@@ -17,6 +17,7 @@ from kernels.wording import counted
 from search.evaluation import OUTCOMES
 from search.report.finals import print_finals
 from search.results.comparisons import cliffs
+from search.results.studies import are_simulated
 from search.results.unfinished import settled_line, unfinished, unfinished_line
 from search.results.winners import Winner, config_of, shapes_of, winners
 from search.terminal import TextTable, print_table
@@ -133,6 +134,8 @@ def print_closing(
 ) -> list[Summary]:
     """Print the closing table, the cliffs beside its winners, which searches were cut short, gains; its summaries."""
     summaries = summarize(frame)
+    if are_simulated(frame["protocol"]).any():
+        console.print("no GPU measured these times: they are a simulated one's, which export refuses", soft_wrap=True)
     if summaries:
         print_table(closing_table(summaries), console)
     else:

@@ -42,6 +42,15 @@ def test_closing_table_shows_roofline_margin_and_outcomes() -> None:
     assert (cells["roofline"], cells["margin"], cells["outcomes"]) == ("25.0 %", "25.0 %", "2 ok, 1 crashed")
 
 
+def test_times_of_a_simulated_gpu_are_said_to_be_no_measurements() -> None:
+    said = io.StringIO()
+    print_closing(results(measured(8.0, protocol="cold-graph-v1@simulated")), output_console(said))
+    assert said.getvalue().startswith("no GPU measured these times")
+    real = io.StringIO()
+    print_closing(results(measured(8.0)), output_console(real))
+    assert "no GPU" not in real.getvalue()
+
+
 def test_closing_table_says_where_a_search_settled_early() -> None:
     trials = [predicted(9.0, trial=0, trials_wanted=9), predicted(9.5, trial=1, trials_wanted=9, settled=True)]
     assert closing_table(summarize(results(*trials))).rows[0][-1] == "2 ok, settled after 2 of 9"

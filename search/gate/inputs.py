@@ -5,8 +5,8 @@ only the rows that the chosen tiles read.
 
 What hurts is at every M from 1 on. Blocks of A go from denormal numbers to the largest of bf16, with the scales of B
 shifted the other way, from byte 254 to byte 0: so every product weighs the same, and what is lost at either end shows.
-The first row holds an Inf; where M is small, a second set of operands holds NaN there (a NaN takes its whole row of C
-with it). One row of B in each 32 has a NaN scale.
+The first row holds an Inf, the second one a NaN, which takes its whole row of C with it; for a single row there is a
+second set of operands. One row of B in each 32 has a NaN scale.
 """
 
 from __future__ import annotations
@@ -48,9 +48,8 @@ SHIFTS = {True: 125, False: 90}
 TINY_EXPONENTS = (-124, -126, -127, -128)  # denormal below -126; quantised at the smallest scale below -124
 # Of each 32 rows three hold a NaN and four an Inf, in their first, middle or last block, which are different code
 # where loops are pipelined: row, third of K, bits. The Inf goes to the nearest block whose scales of B are small.
-SPECIALS = ((0, 2, INF), (5, 0, INF), (9, 0, NAN), (14, 1, 0xFF80), (19, 1, 0xFF81), (26, 2, INF), (29, 2, NAN))
-FIRST_NAN = 9  # row; with fewer rows a second set of operands is needed
-NAN_FIRST = ((0, 0, NAN), (1, 1, 0xFF81), (2, 2, NAN))  # of that second set
+SPECIALS = ((0, 2, INF), (1, 1, 0xFF81), (5, 0, INF), (9, 0, NAN), (14, 1, 0xFF80), (26, 2, INF), (29, 2, NAN))
+NAN_FIRST = ((0, 0, NAN),)  # of the second set for a single row, which a NaN takes with it
 
 
 @dataclass
@@ -60,7 +59,7 @@ class GateInputs:
     Args:
         extreme: To the ends of bf16 and E8M0, and with Inf; otherwise milder, for arithmetic that scales before it
             multiplies and so overflows: 6 * 2**127 is no fp32.
-        nan_first: NaN in the first rows instead.
+        nan_first: NaN in the first row instead.
         stride: Elements from one row of A to the next, NaN between the rows; None: K.
         a: bf16 as uint16, M rows of K elements, ``stride`` apart, flat.
         b: [N, K // 2] shuffled codes.

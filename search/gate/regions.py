@@ -13,7 +13,7 @@ from kernels.launches.program import Buffer, Program
 from kernels.problem import GemmShape
 
 # Tiles, and the multiplications of all of them together, unless a single tile has more: what takes about 0.1 s.
-AFFORDABLE = ((5, 3e8), (8, 1e8))
+AFFORDABLE = ((5, 2e8), (8, 4e7))
 CHECKED_ROWS, CHECKED_COLUMNS = 64, 64  # of a tile, where a further kernel writes the output
 WRAPS = (1 << 31, 1 << 32, 1 << 33)  # bytes, where offsets of bytes, or of elements of 2 or 4, no longer fit 32 bits
 Tile = tuple[int, int]

@@ -17,7 +17,7 @@ from kernels.launches.coverage import Coverage, GridIndex, TiledCoverage, grid_f
 from kernels.launches.program import Buffer, Program
 from kernels.problem import GemmShape
 from kernels.wording import counted
-from search.gate.inputs import FIRST_NAN, GateInputs
+from search.gate.inputs import GateInputs
 from search.gate.regions import Region, choose_regions
 from search.gate.tolerance import judge_result
 from search.gfx950.simulator import Buffer as SimulatorBuffer
@@ -167,7 +167,7 @@ def take_sample(
     Args:
         program: To check at ``shape``, made for the stride.
         extreme: Operands go to the ends of their formats.
-        nan_first: NaN in the first rows of A.
+        nan_first: NaN in the first row of A; then the first tile alone is executed.
         stride_am: Elements from one row of A to the next; None: K.
 
     Raises:
@@ -190,7 +190,7 @@ def take_sample(
 
 def needs_nan_first(shape: GemmShape) -> bool:
     """Whether the usual operands have no row with NaN."""
-    return shape.M <= FIRST_NAN
+    return shape.M == 1
 
 
 @functools.lru_cache(maxsize=4)

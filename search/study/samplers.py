@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import optuna
@@ -22,7 +23,6 @@ from search.study.priors import estimates_us
 from search.study.surrogate import SurrogateSearch
 from search.study.transfer import OtherShape, expected_by
 
-SAMPLERS = ("auto", "surrogate", "tpe", "random", "grid")
 QUEUED = "fixed_params"  # Optuna's attribute of a trial that was queued with its parameters
 TIMED = ("ok", "slow")  # outcomes with a time
 Spaces = Mapping[str, Mapping[str, BaseDistribution]]
@@ -181,8 +181,55 @@ class ModelSampler(LegalSampler):
         self.inner.after_trial(study, trial, state, values)
 
 
+@dataclass(frozen=True)
+class Task:
+    """What a sampler may know.
+
+    Args:
+        points: The legal points and which were tried.
+        spaces: Distributions of each family's fields.
+        seed: Makes the proposals repeatable.
+        budget: Trials that will be run.
+        shape: Problem; with ``device`` it lets the surrogate reason about tiles, waves and the timing model's estimate.
+        others: Trials of other shapes there, from which the surrogate learns before its first.
+    """
+
+    points: Points
+    spaces: Spaces
+    seed: int
+    budget: int
+    shape: GemmShape | None = None
+    device: DeviceKey | None = None
+    others: Sequence[OtherShape] = ()
+
+
+def _auto(task: Task) -> LegalSampler:
+    """Every point where the budget covers them all, else the surrogate."""
+    return (_grid if task.budget >= task.points.untried else _surrogate)(task)
+
+
+def _grid(task: Task) -> LegalSampler:
+    return GridSampler(task.points, task.spaces)
+
+
+def _surrogate(task: Task) -> LegalSampler:
+    space = _space(task.points, task.shape, task.device, task.others)
+    return SurrogateSampler(task.points, task.spaces, SurrogateSearch(space, task.seed, task.points.last))
+
+
+SAMPLERS: Mapping[str, Callable[[Task], LegalSampler]] = {
+    "auto": _auto,
+    "surrogate": _surrogate,
+    "tpe": lambda task: ModelSampler(
+        task.points, task.spaces, TPESampler(multivariate=True, seed=task.seed), startup=10
+    ),
+    "random": lambda task: RandomSampler(task.points, task.spaces),
+    "grid": _grid,
+}
+
+
 def check_sampler(name: str) -> None:
-    """Refuse a name that :func:`make_sampler` does not know.
+    """Refuse a name that is none of :data:`SAMPLERS`.
 
     Raises:
         InputError: Unknown name.
@@ -191,41 +238,14 @@ def check_sampler(name: str) -> None:
         raise InputError(f"unknown sampler {name!r}; {instead_of(name, SAMPLERS)}")
 
 
-def make_sampler(
-    name: str,
-    points: Points,
-    spaces: Spaces,
-    *,
-    seed: int,
-    budget: int,
-    shape: GemmShape | None = None,
-    device: DeviceKey | None = None,
-    others: Sequence[OtherShape] = (),
-) -> LegalSampler:
+def make_sampler(name: str, task: Task) -> LegalSampler:
     """The sampler called ``name``.
-
-    Args:
-        name: One of :data:`SAMPLERS`; ``auto`` takes the grid where ``budget`` covers every point, else the surrogate.
-        points: The legal points and which were tried.
-        spaces: Distributions of each family's fields.
-        seed: Makes the proposals repeatable.
-        budget: Trials that will be run.
-        shape: Problem; with ``device`` it lets the surrogate reason about tiles, waves and the timing model's estimate.
-        others: Trials of other shapes there, from which the surrogate learns before its first.
 
     Raises:
         InputError: Unknown name.
     """
     check_sampler(name)
-    if name == "auto":
-        name = "grid" if budget >= points.untried else "surrogate"
-    if name == "grid":
-        return GridSampler(points, spaces)
-    if name == "random":
-        return RandomSampler(points, spaces)
-    if name == "tpe":
-        return ModelSampler(points, spaces, TPESampler(multivariate=True, seed=seed), startup=10)
-    return SurrogateSampler(points, spaces, SurrogateSearch(_space(points, shape, device, others), seed, points.last))
+    return SAMPLERS[name](task)
 
 
 def _space(

@@ -24,7 +24,7 @@ from search.evaluation import Candidate, Evaluation, Judge, Point, Value
 from search.results.dashboard import main_facts
 from search.results.record import FINAL, RECORD, point_of
 from search.study.points import Points, distributions, suggest
-from search.study.samplers import make_sampler
+from search.study.samplers import Task, make_sampler
 from search.study.transfer import OtherShape
 
 FIRST_TRIALS = 16  # at most, that a search has before its share of the time begins
@@ -201,10 +201,11 @@ class StudyRun:
         settling: _Settling,
     ) -> None:
         spaces = distributions(self.points)
-        chosen = make_sampler(
-            sampler, self.points, spaces, seed=seed + len(earlier), budget=total - len(earlier),
-            shape=self.shape, device=self.evaluator.device, others=self.others,
+        task = Task(
+            self.points, spaces, seed + len(earlier), total - len(earlier),
+            self.shape, self.evaluator.device, self.others,
         )  # fmt: skip
+        chosen = make_sampler(sampler, task)
         live = optuna.create_study(sampler=chosen)
         live.add_trials(earlier)
         running: dict[Future[Evaluation], _Running] = {}

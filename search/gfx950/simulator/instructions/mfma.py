@@ -221,10 +221,6 @@ def _bind_16_bit(tile: Tile, decode: Callable[[Array], Array]) -> Binder:
     return bind
 
 
-def _single_values(raw: Array) -> Array:
-    return raw.view(np.float32).astype(np.float64)
-
-
 BINDERS: Mapping[str, Binder] = MappingProxyType(
     {
         "v_mfma_scale_f32_16x16x128_f8f6f4": _bind_scaled(Tile(16, 128), True),

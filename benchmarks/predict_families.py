@@ -31,12 +31,13 @@ from search.commands.sweep import SPACES
 from search.evaluation import Candidate, Evaluation
 from search.evaluators.offline import OfflineEvaluator
 from search.gfx950.machine import Machine
+from search.gfx950.model.families import estimate_us
 from search.report.closing import compact
 from search.space.available import available_spaces
 from search.space.legal_set import legal_set
 from search.space.shapes import parse_shapes
 from search.space.space import SearchSpace, load_spaces
-from search.study.priors import doubtful, estimate_us
+from search.study.priors import doubtful
 from search.terminal import TextTable, one_line_errors, output_console, print_table
 
 MACHINE = Machine(cu_count=GFX950.cu_count)

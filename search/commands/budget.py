@@ -11,9 +11,8 @@ from kernels.families.defaults import default_choice
 from kernels.problem import GemmShape
 from search.device.peaks import roofline_us
 from search.gfx950.machine import Machine
-from search.gfx950.model.families import is_modelled
+from search.gfx950.model.families import estimate_us, is_modelled
 from search.results.winners import winners
-from search.study.priors import estimate_us
 
 LEAST = 0.05  # part of the mean worth that every shape gets, so that none is left out
 

@@ -18,8 +18,7 @@ from kernels.families.defaults import default_choice
 from kernels.problem import GemmShape
 from search.evaluation import Point
 from search.gfx950.machine import Machine
-from search.gfx950.model.families import Flags, estimate_calls, is_modelled, overflows
-from search.gfx950.model.timing_model import total_us
+from search.gfx950.model.families import Flags, columns_of, estimate_us, is_modelled, overflows
 from search.results.record import point_of
 from search.study.points import LegalPoints, Points
 
@@ -63,12 +62,6 @@ def favourites(legal: Mapping[str, LegalPoints], shape: GemmShape, device: Devic
     return Favourites(picked(sorted(first)), picked([*sorted(each), *sorted(rest)[:OVERALL]]))
 
 
-def estimate_us(family: str, frame: pd.DataFrame, shape: GemmShape, machine: Machine) -> npt.NDArray[np.float64]:
-    """Estimated time [points] of each configuration in ``frame``."""
-    times = total_us(estimate_calls(family, _columns(frame), shape, machine), machine)
-    return np.broadcast_to(np.asarray(times, np.float64), len(frame))
-
-
 def estimates_us(
     legal: Mapping[str, LegalPoints], shape: GemmShape, device: DeviceKey
 ) -> npt.NDArray[np.float64] | None:
@@ -89,14 +82,7 @@ def estimates_us(
 
 def doubtful(family: str, frame: pd.DataFrame, machine: Machine) -> Flags:
     """Whether each point of ``frame`` [points] will probably spill, or not fit the LDS of ``machine``."""
-    return overflows(family, _columns(frame), len(frame), machine)
-
-
-def _columns(frame: pd.DataFrame) -> dict[str, npt.NDArray[Any]]:
-    return {
-        str(name): frame[name].to_numpy(np.float64 if pd.api.types.is_numeric_dtype(frame[name]) else object)
-        for name in frame.columns
-    }
+    return overflows(family, columns_of(frame), len(frame), machine)
 
 
 def winners_of(frame: pd.DataFrame, device: DeviceKey) -> dict[GemmShape, Point]:

@@ -15,9 +15,8 @@ from kernels.problem import GemmShape
 from kernels.tables.rows import TableRow, TunedTable
 from search.evaluation import Point
 from search.gfx950.machine import Machine
-from search.gfx950.model.families import is_modelled
+from search.gfx950.model.families import estimate_us, is_modelled
 from search.results.winners import slowdowns
-from search.study.priors import estimate_us
 
 GREATEST_M: Final = 1 << 17  # where a row that is still ahead ends: more rows than a prefill batch has
 STEPS: Final = 4  # halvings between the last M that is right and the first that is wrong: within 1/16 of it

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from kernels.families import FAMILIES
 from kernels.families.staged_ck import CodeObjectGemm
@@ -22,7 +23,7 @@ from search.gfx950.model.native_work import (
     hip_gemm_work,
     hip_quantize_work,
 )
-from search.gfx950.model.timing_model import CallWork
+from search.gfx950.model.timing_model import CallWork, total_us
 from search.gfx950.model.work import clear_work, gemm_overflows, gemm_work, quantize_work, round_work, sum_work
 
 Flags = npt.NDArray[np.bool_]
@@ -96,3 +97,17 @@ def overflows(family: str, columns: Mapping[str, Any], points: int, machine: Mac
         if model is not None and model.overflows is not None:
             found |= np.logical_and(stage.when, model.overflows(stage, machine))
     return found
+
+
+def estimate_us(family: str, frame: pd.DataFrame, shape: GemmShape, machine: Machine) -> npt.NDArray[np.float64]:
+    """Estimated time [points] of each configuration in ``frame``."""
+    times = total_us(estimate_calls(family, columns_of(frame), shape, machine), machine)
+    return np.broadcast_to(np.asarray(times, np.float64), len(frame))
+
+
+def columns_of(frame: pd.DataFrame) -> dict[str, npt.NDArray[Any]]:
+    """Each knob's values [points], as the stages of a family take them."""
+    return {
+        str(name): frame[name].to_numpy(np.float64 if pd.api.types.is_numeric_dtype(frame[name]) else object)
+        for name in frame.columns
+    }

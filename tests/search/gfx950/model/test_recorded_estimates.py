@@ -17,8 +17,9 @@ import pytest
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.gfx950.machine import MI355X
+from search.gfx950.model.families import estimate_us
 from search.gfx950.model.timing_model import MODEL_VERSION
-from search.study.priors import doubtful, estimate_us
+from search.study.priors import doubtful
 
 RECORDED = Path(__file__).with_name("recorded_estimates.json")
 SHAPES = (GemmShape(1, 2112, 7168), GemmShape(64, 7168, 2304), GemmShape(4096, 3072, 1536))

@@ -17,7 +17,7 @@ fi
 has_torch=$("$python" -c 'import torch' 2>/dev/null && echo yes || echo no)
 if [ -e "${KFD:-/dev/kfd}" ] && [ "$has_torch" = no ]; then # PyPI's torch would be gigabytes of CUDA, and see no GPU
     echo "error: this machine has an AMD GPU, and $python has no torch; give one that has it with PYTHON=...," >&2
-    echo "or install it first: $python -m pip install torch --index-url https://download.pytorch.org/whl/rocm7.1" >&2
+    echo "or install it first, from PyTorch's index for ROCm" >&2
     exit 2
 fi
 "$python" -m venv --clear "$venv"

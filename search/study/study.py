@@ -122,12 +122,12 @@ class _Settling:
 
 
 def in_flight(capacity: int, ended: int) -> int:
-    """Candidates to keep in flight: no more than have ended, so that each is chosen knowing half of those before it.
+    """Candidates to keep in flight: half as many as have ended, so that each is chosen knowing two of three before it.
 
     Args:
         capacity: What the evaluator can take.
     """
-    return min(capacity, max(FIRST_IN_FLIGHT, ended))
+    return min(capacity, max(FIRST_IN_FLIGHT, ended // 2))
 
 
 @dataclass

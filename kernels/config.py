@@ -14,12 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernels.device import DeviceKey
+from kernels.device import GFX950, DeviceKey
 from kernels.problem import GemmShape
 
 MAX_TENSOR_ELEMENTS = 1 << 20  # of one Triton block (triton.language.core.TRITON_MAX_TENSOR_NUMEL)
-ACCUMULATORS_PER_LANE = 512  # Arch + Acc VGPRs of one lane (AMD CDNA 3 and 4 ISA manuals)
-LANES = 64  # of one wave
 Predicate = Callable[[Any, GemmShape, DeviceKey], Any]
 
 
@@ -120,7 +118,7 @@ def violations(
     return [(rule.reason, np.logical_not(rule.holds(c, shape, device))) for rule in config_type.RULES]
 
 
-GFX950_ONLY = Rule(lambda c, s, d: d.arch == "gfx950", "these kernels are gfx950 machine code")
+GFX950_ONLY = Rule(lambda c, s, d: d.arch == GFX950.arch, "these kernels are gfx950 machine code")
 
 
 def one_of(name: str, values: tuple[int, ...]) -> Rule:

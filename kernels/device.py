@@ -3,9 +3,58 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 _ARCH = re.compile(r"[a-z0-9_]{1,32}")  # it becomes part of file names
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What the devices of one architecture have in common. Data sheets give the rates of the largest of them.
+
+    Args:
+        wave: Lanes of a wave (warp).
+        lane_registers: That one lane can hold, accumulators included.
+        lds_bytes: LDS (shared memory) of a compute unit.
+        cu_counts: Compute units of its products, the usual one first, then of partitions.
+        scaled_fp4: Whether the conversion to FP4 and the scaled FP4 matrix instruction exist and are used here.
+        clock_mhz: Peak clock of the compute units.
+        flops_per_clk: Dense rate of a compute unit's matrix unit, as it multiplies MXFP4 here.
+        hbm_gbs: Memory bandwidth, GB/s.
+        cache_bytes: Last-level cache that the runtime does not report as L2; None where L2 is the last level.
+    """
+
+    wave: int
+    lane_registers: int
+    lds_bytes: int
+    cu_counts: tuple[int, ...]
+    scaled_fp4: bool = False
+    clock_mhz: float = 0.0
+    flops_per_clk: int = 0
+    hbm_gbs: float = 0.0
+    cache_bytes: int | None = None
+
+    def tflops(self, cu_count: int) -> float:
+        """Dense rate of so many compute units, TFLOP/s."""
+        return cu_count * self.flops_per_clk * self.clock_mhz * 1e-6
+
+
+ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
+    {
+        # MI355X, MI350X: 8 XCDs of 32 compute units; MI350P: 128; 8 TB/s, 10 PFLOP/s of FP4, 256 MB of Infinity Cache
+        # (AMD CDNA 4 white paper, ISA manual).
+        "gfx950": Architecture(64, 512, 160 << 10, (256, 128, 64, 32), True, 2400.0, 16384, 8000.0, 256 << 20),
+        # MI300X: 5.3 TB/s, 1307 TFLOP/s of bf16, 256 MB of Infinity Cache (AMD CDNA 3 white paper).
+        "gfx942": Architecture(64, 512, 64 << 10, (304, 228, 80, 38), False, 2100.0, 2048, 5300.0, 256 << 20),
+        # H200: 4.8 TB/s, 989 TFLOP/s of dense bf16, to which FP4 operands are lowered (NVIDIA data sheet).
+        "sm_90": Architecture(32, 255, 227 << 10, (132, 114), False, 1830.0, 4096, 4800.0),
+    }
+)
+# Of architectures without a row: what a lane and a wave are is the vendor's, nobody knows the rates.
+OTHER_AMD = Architecture(64, 512, 64 << 10, ())
+OTHER_NVIDIA = Architecture(32, 255, 48 << 10, ())
 
 
 @dataclass(frozen=True, order=True)
@@ -35,12 +84,22 @@ class DeviceKey:
         return self.arch.startswith("gfx")
 
     @property
+    def architecture(self) -> Architecture:
+        """What its architecture means; that of an unknown one is its vendor's, without rates."""
+        return ARCHITECTURES.get(self.arch, OTHER_AMD if self.is_amd else OTHER_NVIDIA)
+
+    @property
     def has_scaled_fp4(self) -> bool:
         """True where the conversion to FP4 and the scaled FP4 matrix instruction exist and are used here."""
-        return self.arch == "gfx950"
+        return self.architecture.scaled_fp4
 
 
-GFX950 = DeviceKey("gfx950", 256)  # MI350X and MI355X: 8 XCDs of 32 compute units (AMD CDNA 4 white paper)
+def usual_device(arch: str) -> DeviceKey:
+    """The usual device of an architecture that has a row."""
+    return DeviceKey(arch, ARCHITECTURES[arch].cu_counts[0])
+
+
+GFX950 = usual_device("gfx950")
 
 
 def local_device(index: int | None = None) -> DeviceKey | None:

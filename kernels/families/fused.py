@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from kernels.config import (
-    ACCUMULATORS_PER_LANE,
     GROUPED,
-    LANES,
     MAX_TENSOR_ELEMENTS,
     MFMA_ROWS,
     SPLIT_RULES,
@@ -29,8 +27,8 @@ from kernels.problem import GemmShape
 
 
 def _accumulators_fit(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
-    lanes = c.num_warps * (LANES if device.is_amd else 32)
-    return lanes * (ACCUMULATORS_PER_LANE if device.is_amd else 255) >= c.BLOCK_M * c.BLOCK_N
+    lanes = c.num_warps * device.architecture.wave
+    return lanes * device.architecture.lane_registers >= c.BLOCK_M * c.BLOCK_N
 
 
 TILE_RULES = (

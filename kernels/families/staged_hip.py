@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from kernels.config import (
-    ACCUMULATORS_PER_LANE,
     GFX950_ONLY,
     GROUPED,
-    LANES,
     MFMA_ROWS,
     SPLIT_RULES,
     SPLITS,
@@ -23,7 +21,7 @@ from kernels.config import (
     multiple,
     one_of,
 )
-from kernels.device import DeviceKey
+from kernels.device import GFX950, DeviceKey
 from kernels.families.family import Family
 from kernels.families.sources import HIP_SOURCES
 from kernels.families.stages import HIP_QUANTIZE_RULES, HipQuantize, HipStage, Stage, Sum, cdiv, slices_buffer
@@ -32,7 +30,7 @@ from kernels.launches.native import ArgumentType, HipKernel
 from kernels.launches.program import Buffer, KernelCall
 from kernels.problem import GemmShape
 
-LDS_BYTES = 160 * 1024  # of a compute unit of gfx950 (AMD CDNA 4 ISA manual)
+WAVE: Final = GFX950.architecture.wave
 LOAD_BYTES = 16  # of a lane, by the widest load
 SCALED_K = 256  # elements of K that one word of scales covers
 MAX_WAVES = 16  # of a workgroup
@@ -55,18 +53,18 @@ def _wave_part_fits(block: str, waves: str) -> Rule:
 
 def hip_lds_bytes(BLOCK_M: Any, BLOCK_K: Any, waves: Any, num_stages: Any) -> Any:
     """LDS of a workgroup of the HIP GEMM: its stages of A, each rounded up to whole copies by all lanes."""
-    copy_bytes = LANES * waves * LOAD_BYTES  # that all lanes load at once
+    copy_bytes = WAVE * waves * LOAD_BYTES  # that all lanes load at once
     return num_stages * (-(-(BLOCK_M * BLOCK_K // 2) // copy_bytes) * copy_bytes)
 
 
 def _stages_fit(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
-    return hip_lds_bytes(c.BLOCK_M, c.BLOCK_K, c.waves_m * c.waves_n, c.num_stages) <= LDS_BYTES
+    return hip_lds_bytes(c.BLOCK_M, c.BLOCK_K, c.waves_m * c.waves_n, c.num_stages) <= device.architecture.lds_bytes
 
 
 def _accumulators_fit(c: Any, shape: GemmShape, device: DeviceKey) -> Any:
     waves = c.waves_m * c.waves_n
     per_simd = -(-waves // 4)
-    return c.BLOCK_M * c.BLOCK_N * per_simd < LANES * waves * ACCUMULATORS_PER_LANE
+    return c.BLOCK_M * c.BLOCK_N * per_simd < WAVE * waves * device.architecture.lane_registers
 
 
 @dataclass(frozen=True)
@@ -161,7 +159,7 @@ def gemm_kernel(config: StagedHipConfig) -> HipKernel:
     return HipKernel(
         name=GEMM_SYMBOL,
         arg_names=(*GEMM_POINTERS, *GEMM_INTEGERS),
-        threads=64 * config.waves_m * config.waves_n,
+        threads=WAVE * config.waves_m * config.waves_n,
         source=GEMM_SOURCE,
         defines={
             "BLOCK_M": config.BLOCK_M, "BLOCK_N": config.BLOCK_N, "BLOCK_K": config.BLOCK_K,

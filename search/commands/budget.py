@@ -10,7 +10,7 @@ from kernels.device import DeviceKey
 from kernels.families.defaults import default_choice
 from kernels.problem import GemmShape
 from search.device.peaks import roofline_us
-from search.gfx950.machine import Machine
+from search.gfx950.machine import machine_of
 from search.gfx950.model.families import estimate_us, is_modelled
 from search.results.winners import winners
 
@@ -23,7 +23,7 @@ def worths(
     """What a step can still gain by each of ``shapes``, relative; all alike where nothing is known about calls.
 
     It is the number of calls times what the best known time exceeds the roofline by. Before the first trial of a shape
-    the model's estimate of its default stands in for a time.
+    the model's estimate of its default stands in for a time, or twice the roofline on a device without a model.
     """
     if not any(weights.get(shape) for shape in shapes):
         return [1.0] * len(shapes)
@@ -34,16 +34,18 @@ def worths(
 
 
 def _gap_us(shape: GemmShape, best_us: float | None, device: DeviceKey) -> float:
-    floor_us = roofline_us(shape, device) or 0.0
-    return max(0.0, (_default_us(shape, device) if best_us is None else best_us) - floor_us)
+    floor_us = roofline_us(shape, device) or 1.0
+    known_us = _default_us(shape, device) if best_us is None else best_us
+    return floor_us if known_us is None else max(0.0, known_us - floor_us)
 
 
-def _default_us(shape: GemmShape, device: DeviceKey) -> float:
-    """Estimated time of the untuned default, by its knobs alone."""
+def _default_us(shape: GemmShape, device: DeviceKey) -> float | None:
+    """Estimated time of the untuned default, by its knobs alone; None where nothing models it."""
     family, config = default_choice(shape, device)
-    if not is_modelled(family):
-        return 0.0
-    return float(estimate_us(family, pd.DataFrame([config.to_dict()]), shape, Machine(cu_count=device.cu_count))[0])
+    machine = machine_of(device)
+    if machine is None or not is_modelled(family):
+        return None
+    return float(estimate_us(family, pd.DataFrame([config.to_dict()]), shape, machine)[0])
 
 
 def shares(worth: Sequence[float], lanes: int) -> list[float]:

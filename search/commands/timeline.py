@@ -8,14 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from kernels.device import DeviceKey
+from kernels.device import GFX950, DeviceKey
 from kernels.disk import default_cache, writable_cache
 from kernels.errors import InputError, KernelError
 from kernels.problem import GemmShape
 from search.evaluation import Candidate
 from search.evaluators.offline import execute_candidate
 from search.gfx950.code.artifacts import ArtifactCache
-from search.gfx950.machine import Machine
+from search.gfx950.machine import machine_of
 from search.gfx950.model.executed import predict_works, times_of
 from search.report.closing import compact
 from search.report.timeline import write_timeline
@@ -37,7 +37,9 @@ def timeline(frame: pd.DataFrame, trial: str, to: Path | None) -> tuple[list[str
     shape = GemmShape(int(row["M"]), int(row["N"]), int(row["K"]))
     device = DeviceKey(str(row["arch"]), int(row["cu_count"]))
     candidate = Candidate(shape, str(row["family"]), config_of(row))
-    machine = Machine(cu_count=device.cu_count)
+    machine = machine_of(device)
+    if machine is None:
+        raise InputError(f"trial {trial}: is for {device}, which has no model; choose one for {GFX950.arch}")
     try:
         with tempfile.TemporaryDirectory() as logs:
             cache = ArtifactCache(writable_cache(default_cache()))

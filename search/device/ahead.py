@@ -59,8 +59,8 @@ class TargetDriver:
 def target_of(device: DeviceKey) -> GPUTarget:
     """Triton's name for ``device``."""
     if device.is_amd:
-        return GPUTarget("hip", device.arch, 64)
-    return GPUTarget("cuda", int(device.arch.removeprefix("sm_")), 32)
+        return GPUTarget("hip", device.arch, device.architecture.wave)
+    return GPUTarget("cuda", int(device.arch.removeprefix("sm_")), device.architecture.wave)
 
 
 def compile_only(device: DeviceKey) -> None:

@@ -24,7 +24,7 @@ from search.gate.check import GateReport, check_program, load_calls
 from search.gate.served import ServedCandidate, check_served
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts
-from search.gfx950.machine import Machine
+from search.gfx950.machine import Machine, machine_of
 from search.gfx950.model.executed import MODEL_VERSION, ExecutedCall, Prediction, predict_works, program_works
 from search.gfx950.model.launch_time import LaunchWork
 from search.gfx950.model.stream import Executed
@@ -61,7 +61,7 @@ class OfflineEvaluator(Evaluator):
         cache: Folder of compiled kernels; None takes :func:`~kernels.disk.default_cache`.
 
     Raises:
-        InputError: No folder for compiled kernels can be written.
+        InputError: Another architecture, or no folder for compiled kernels can be written.
     """
 
     def __init__(
@@ -72,6 +72,8 @@ class OfflineEvaluator(Evaluator):
         cache: Path | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
+        if machine_of(device) is None:
+            raise InputError(f"{device} has no model here; use --target {GFX950.arch}, or measure on the device")
         count = jobs or lent_cores()
         allow_descriptors(count)
         self.device = device
@@ -160,7 +162,8 @@ def judge(task: OfflineTask, *, device: DeviceKey, cache: Path) -> Evaluation:
     """Compile the candidate, check what it needs and computes, and predict its time."""
     candidate = task.candidate
     facts: dict[str, Value] = {"protocol": PROTOCOL}
-    machine = Machine(cu_count=device.cu_count)
+    machine = machine_of(device)
+    assert machine is not None, "the evaluator refuses other devices"
     family = FAMILIES[candidate.family]
     try:
         refusal = candidate.config.check(candidate.shape, device)

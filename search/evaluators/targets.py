@@ -19,8 +19,9 @@ from search.evaluators.offline import OfflineEvaluator
 from search.evaluators.replay import PREFIX, ReplayEvaluator, is_replay
 from search.workers.cores import lent_cores
 
-TARGETS = ("auto", "gfx950", "gfx950-128cu", "local", "replay:PATH")
-OFFLINE = re.compile(r"gfx950(-([1-9]\d{0,3})cu)?")  # without a number, that of MI350X and MI355X; MI350P has 128
+SMALLER = DeviceKey(GFX950.arch, GFX950.architecture.cu_counts[1])
+TARGETS = ("auto", GFX950.arch, str(SMALLER), "local", "replay:PATH")
+OFFLINE = re.compile(rf"{GFX950.arch}(-([1-9]\d{{0,3}})cu)?")  # without a number, the usual device
 JOBS_PER_CORE = 4  # worker processes, at most
 
 

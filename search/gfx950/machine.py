@@ -12,6 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.device import GFX950, DeviceKey
+
+ARCH = GFX950.architecture
 Number: TypeAlias = float | NDArray[Any]  # a value, or one value for each of many configurations
 
 
@@ -83,22 +86,22 @@ class Machine:
 
     name: str = "MI355X"
     harness: Harness = AITER
-    cu_count: int = 256  # compute units: 8 XCDs x 32 (doc); other gfx950 products have fewer
-    clock_mhz: float = 2400.0  # MHz, peak engine clock (doc)
+    cu_count: int = GFX950.cu_count  # compute units: 8 XCDs x 32 (doc); other gfx950 products have fewer
+    clock_mhz: float = ARCH.clock_mhz  # MHz, peak engine clock (doc)
     simds: int = 4  # a compute unit (doc)
     max_waves_per_simd: int = 8  # waves of 64 lanes (doc)
-    vgprs: int = 512  # registers of a lane, Arch + Acc (doc)
+    vgprs: int = ARCH.lane_registers  # registers of a lane, Arch + Acc (doc)
     vgpr_step: int = 8  # registers, allocation granularity (doc)
-    lds_bytes: int = 160 * 1024  # B a compute unit (doc)
+    lds_bytes: int = ARCH.lds_bytes  # B a compute unit (doc)
     lds_step_bytes: int = 1280  # B, allocation granularity (meas)
-    fp4_flops_per_clk: int = 16384  # a compute unit; 10 PFLOP/s at 256 CUs and 2.4 GHz (doc)
+    fp4_flops_per_clk: int = ARCH.flops_per_clk  # a compute unit; 10 PFLOP/s at 256 CUs and 2.4 GHz (doc)
     mfma_efficiency: float = 0.83  # of the peak, before the soft maximum (fit; 5.8 of 10 PFLOP/s are sustained, meas)
     mfma_blocks_valu_clks: float = 8.0  # clk of each MFMA in which no VALU instruction issues (meas)
     l1_bytes_per_clk: float = 64.0  # B/clk a compute unit: dwordx4 16 clk a wave (meas)
     feed_gbs: float = 66.5  # GB/s of operands a compute unit takes in, before the soft maximum (fit)
     write_tbs: float = 4.2  # TB/s of results, all compute units together (fit)
     atomic_cost: float = 2.0  # bytes written that one byte of atomics counts as: read and write (assumed)
-    hbm_peak_tbs: float = 8.0  # TB/s (doc)
+    hbm_peak_tbs: float = ARCH.hbm_gbs * 1e-3  # TB/s (doc)
     l2_latency_clks: float = 300.0  # clk, load round trip of an idle machine (fit)
     hbm_latency_clks: float = 850.0  # clk, the same (fit)
     cache_tbs: float = 8.5  # TB/s, Infinity Cache (doc)
@@ -143,4 +146,8 @@ class Machine:
 
 
 MI355X = Machine()
-MI350X = replace(MI355X, name="MI350X", clock_mhz=2200.0)  # MHz (doc)
+
+
+def machine_of(device: DeviceKey) -> Machine | None:
+    """What this model knows ``device`` as; None where it is of another architecture, for which it says nothing."""
+    return Machine(cu_count=device.cu_count) if device.arch == GFX950.arch else None

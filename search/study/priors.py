@@ -17,7 +17,7 @@ from kernels.dispatch import load_dispatcher
 from kernels.families.defaults import default_choice
 from kernels.problem import GemmShape
 from search.evaluation import Point
-from search.gfx950.machine import Machine
+from search.gfx950.machine import Machine, machine_of
 from search.gfx950.model.families import Flags, columns_of, estimate_us, is_modelled, overflows
 from search.results.record import point_of
 from search.study.points import LegalPoints, Points
@@ -40,11 +40,13 @@ class Favourites:
 
 
 def favourites(legal: Mapping[str, LegalPoints], shape: GemmShape, device: DeviceKey) -> Favourites:
-    """The best few points of every family, and the best of all.
+    """The best few points of every family, and the best of all; none on a device that has no model.
 
     Points that the estimate cannot tell apart (it knows no GROUP_M, waves_per_eu or cache_modifier) count once.
     """
-    machine = Machine(cu_count=device.cu_count)
+    machine = machine_of(device)
+    if machine is None:
+        return Favourites((), ())
     first: list[tuple[float, str, int]] = []
     each: list[tuple[float, str, int]] = []
     rest: list[tuple[float, str, int]] = []
@@ -67,9 +69,11 @@ def estimates_us(
 ) -> npt.NDArray[np.float64] | None:
     """Estimated time of every point of every family, in order [points]; NaN where a family has no model.
 
-    None where no family has one.
+    None where no family, or the device, has one.
     """
-    machine = Machine(cu_count=device.cu_count)
+    machine = machine_of(device)
+    if machine is None:
+        return None
     times = {
         family: estimate_us(family, points.frame, shape, machine) if is_modelled(family) else None
         for family, points in legal.items()
@@ -136,8 +140,8 @@ def first_trials(
 
 
 def sweep_points(legal: Mapping[str, LegalPoints], device: DeviceKey, seed: int) -> Points:
-    """The legal points of a shape; on gfx950 those that will probably spill come last."""
-    if not device.has_scaled_fp4:
+    """The legal points of a shape; where the device has a model, those that will probably spill come last."""
+    machine = machine_of(device)
+    if machine is None:
         return Points(legal, seed)
-    machine = Machine(cu_count=device.cu_count)
     return Points(legal, seed, {family: doubtful(family, found.frame, machine) for family, found in legal.items()})

@@ -14,7 +14,7 @@ from kernels.families.defaults import default_choice
 from kernels.problem import GemmShape
 from kernels.tables.rows import TableRow, TunedTable
 from search.evaluation import Point
-from search.gfx950.machine import Machine
+from search.gfx950.machine import Machine, machine_of
 from search.gfx950.model.families import estimate_us, is_modelled
 from search.results.winners import slowdowns
 
@@ -52,9 +52,10 @@ class Comparison:
         default, times = default_choice(shape, self.device), self.measured.get(shape, {})
         if default in times and (row.family, row.config) in times:
             return times[row.family, row.config] <= times[default]
-        if not self.device.has_scaled_fp4 or not is_modelled(row.family):
+        machine = machine_of(self.device)
+        if machine is None or not is_modelled(row.family):
             return None
-        return _estimate_us(row.family, row.config, shape, self.device) <= _estimate_us(*default, shape, self.device)
+        return _estimate_us(row.family, row.config, shape, machine) <= _estimate_us(*default, shape, machine)
 
     def with_reach(self, row: TableRow) -> TableRow:
         """``row`` with the least and the greatest M that it serves; an end of which nothing tells stays as it is."""
@@ -84,7 +85,6 @@ class Comparison:
         return right
 
 
-def _estimate_us(family: str, config: KernelConfig, shape: GemmShape, device: DeviceKey) -> float:
+def _estimate_us(family: str, config: KernelConfig, shape: GemmShape, machine: Machine) -> float:
     """The time by the timing model, in microseconds."""
-    machine = Machine(cu_count=device.cu_count)
     return float(estimate_us(family, pd.DataFrame([config.to_dict()]), shape, machine)[0])

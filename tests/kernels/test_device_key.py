@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernels.device import GFX950, DeviceKey, local_device
+from kernels.device import ARCHITECTURES, GFX950, DeviceKey, local_device
 
 
 @pytest.fixture
@@ -45,3 +45,17 @@ def test_an_nvidia_gpu_is_known_by_its_compute_capability(
 
 def test_without_a_gpu_there_is_no_device(gpus: list[SimpleNamespace]) -> None:
     assert local_device() is None
+
+
+def test_the_rates_of_an_architecture_are_those_of_its_data_sheet() -> None:
+    # MI355X: 10 PFLOP/s of FP4 at 8 TB/s. MI300X: 1307.4 TFLOP/s of bf16. H200: 989.4 TFLOP/s of dense bf16.
+    sheets = {"gfx950": 10_066, "gfx942": 1_307.4, "sm_90": 989.4}
+    rates = {arch: found.tflops(found.cu_counts[0]) for arch, found in ARCHITECTURES.items()}
+    assert rates == pytest.approx(sheets, rel=1e-3)
+
+
+def test_an_unknown_architecture_has_what_its_vendor_has_and_no_rates() -> None:
+    amd, nvidia = DeviceKey("gfx90a", 104).architecture, DeviceKey("sm_80", 108).architecture
+    assert (amd.wave, nvidia.wave) == (64, 32)
+    assert amd.flops_per_clk == nvidia.flops_per_clk == 0
+    assert not amd.scaled_fp4

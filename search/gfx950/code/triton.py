@@ -16,12 +16,13 @@ from triton.backends.amd.compiler import HIPOptions
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 
+from kernels.device import GFX950
 from kernels.errors import CompileError
 from kernels.rocm.toolchain import triton_version
 from search.workers.compiler_output import COMPILER_ERRORS, REASON_LENGTH, captured_stderr, diagnostic_line, written
 
-ARCH = "gfx950"
-WAVE_SIZE = 64
+ARCH = GFX950.arch
+WAVE_SIZE = GFX950.architecture.wave
 # The set-up of the compiler itself, not knobs of one kernel.
 FIXED_OPTIONS = frozenset({"arch", "backend_name", "extern_libs"})
 

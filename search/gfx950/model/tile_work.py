@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from kernels.device import GFX950
 from search.gfx950.machine import Machine, Number
 
 ROW_BYTES = 17 / 32  # of MXFP4: half a byte a value and one scale byte a block of 32
-LANES = 64
+LANES = GFX950.architecture.wave
 MFMA_CLKS = 16  # of 16x16x128 with FP4 operands
 SPILL_CLKS = 8  # of vector memory for each spilled register and step: stored once, loaded once
 # Vector instructions, fitted to compiled kernels of 100 random configurations (Triton 3.9).

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernels.device import GFX950
 from search.gfx950.simulator.decode.op import InstructionClass
 from search.gfx950.simulator.kernel import Kernel
 from search.gfx950.simulator.state.arrays import Array
@@ -23,7 +24,7 @@ from search.gfx950.simulator.waves import Waves
 Value = Array | Buffer | int | float
 Packer = Callable[[Mapping[str, int]], bytes]
 DEFAULT_BUDGET = 2_000_000
-MAX_LDS_BYTES = 160 * 1024
+MAX_LDS_BYTES = GFX950.architecture.lds_bytes
 
 
 @dataclass(frozen=True)

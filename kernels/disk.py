@@ -1,10 +1,12 @@
-"""Files that appear whole or not at all, the user's cache folder, and temporary folders."""
+"""Files that appear whole or not at all, the user's cache folder, what is kept there, and temporary folders."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import functools
+import gzip
+import json
 import logging
 import multiprocessing
 import os
@@ -13,11 +15,14 @@ import shutil
 import stat
 import tempfile
 import time
+import zlib
 from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from kernels.errors import InputError
+from kernels.errors import CompileError, InputError, KernelError, TimedOutError
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -186,3 +191,69 @@ def _say_once(line: str) -> None:
     """Log ``line``; processes that another one started leave it to that one."""
     level = logging.WARNING if multiprocessing.parent_process() is None else logging.INFO
     LOGGER.log(level, "%s", line)
+
+
+UNREADABLE: Final = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError)  # of a torn or foreign file
+SCHEMA: Final = 3
+BUILT: Final = "ok"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class BuildCache(Generic[T]):
+    """Builds by the content that decides them, failed ones included, one file each.
+
+    Any number of processes may share a folder: a file is written under a temporary name and renamed. A file
+    that cannot be read whole counts as absent and is written again.
+
+    Args:
+        folder: Where the files lie; created on the first write.
+    """
+
+    folder: Path
+
+    KIND: ClassVar[type[Any]]  # of a build: a dataclass of plain values
+    FAILURES: ClassVar[tuple[type[KernelError], ...]] = (CompileError, TimedOutError)  # that recur
+
+    def load(self, key: str) -> T | KernelError | None:
+        """What was stored under ``key``; None if nothing whole was."""
+        try:
+            record = json.loads(gzip.decompress(self.path(key).read_bytes()))
+            if record["schema"] != SCHEMA or record["key"] != key or record["digest"] != digest_of(record["result"]):
+                return None
+            outcome, values = record["result"]
+            if outcome == BUILT:
+                build: T = self.KIND(**values)
+                return build
+            return next(failure for failure in self.FAILURES if failure.outcome == outcome)(*values)
+        except (*UNREADABLE, StopIteration):
+            return None
+
+    def store(self, key: str, result: T | KernelError) -> None:
+        """Keep ``result`` under ``key``; a reader sees the old file or the whole new one.
+
+        Raises:
+            OSError: The folder is full or cannot be written; the old file is still there.
+        """
+        told = _told(result)
+        record = {"schema": SCHEMA, "key": key, "digest": digest_of(told), "result": told}
+        self.keep(self.path(key), gzip.compress(json.dumps(record).encode(), compresslevel=5, mtime=0))
+
+    def keep(self, path: Path, content: bytes) -> None:
+        """Write a file of the folder whole, or raise OSError."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, content)
+
+    def path(self, key: str, suffix: str = ".json.gz") -> Path:
+        """File of ``key``."""
+        return self.folder / key[:2] / f"{key}{suffix}"
+
+
+def _told(result: Any) -> list[Any]:
+    """A build's fields, or a failure's arguments, under the word for what became of it."""
+    return [result.outcome, list(result.args)] if isinstance(result, KernelError) else [BUILT, asdict(result)]
+
+
+def digest_of(value: object) -> str:
+    """Tells a record that was altered from one that was written."""
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -8,21 +8,18 @@ has is used; the rest is built into what :func:`~kernels.disk.writable_cache` na
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar
 
 from filelock import FileLock
 
 from kernels.device import GFX950
-from kernels.disk import default_cache, replace_file, writable_cache
-from kernels.errors import InputError, TimedOutError
+from kernels.disk import UNREADABLE, BuildCache, default_cache, digest_of, writable_cache
+from kernels.errors import InputError, KernelError, TimedOutError
 from kernels.rocm.compiler import (
     SOURCES,
     HipBuild,
@@ -35,13 +32,9 @@ from kernels.rocm.compiler import (
     find_compiler,
 )
 
-SCHEMA: Final = 1
-_UNREADABLE: Final = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError)  # of a torn or foreign file
-Failure = HipCompileError | TimedOutError  # what the same sources and compiler will meet again
-
 
 @dataclass(frozen=True)
-class HipCache:
+class HipCache(BuildCache[HipBuild]):
     """Builds on disk.
 
     Args:
@@ -51,6 +44,9 @@ class HipCache:
 
     folder: Path = field(default_factory=lambda: default_cache() / "hip")
     sources: Path = SOURCES
+
+    KIND: ClassVar[type[Any]] = HipBuild
+    FAILURES: ClassVar[tuple[type[KernelError], ...]] = (HipCompileError, TimedOutError)
 
     def build(
         self,
@@ -73,24 +69,17 @@ class HipCache:
         def make() -> HipBuild:
             return compile_hip(kernel, arch, compiler, log, self.sources)
 
-        return _result(self.load(key) or self._writable()._make(key, make))
+        known = self.load(key) or self._writable()._make(key, make)
+        if isinstance(known, KernelError):
+            raise known
+        return known
 
     def code_object(self, kernel: HipSource, arch: str = GFX950.arch, compiler: HipCompiler | None = None) -> bytes:
         """The ELF of :meth:`build`, assembled from its text; raises as that does."""
         compiler = compiler or find_compiler()
         build = self.build(kernel, arch, compiler)
-        key = _digest([build.assembly, arch, compiler.version])
+        key = digest_of([build.assembly, arch, compiler.version])
         return self._assembled(key) or self._writable()._assemble(key, build.assembly, arch, compiler)
-
-    def load(self, key: str) -> HipBuild | Failure | None:
-        """What was stored under ``key``; None if nothing whole was."""
-        try:
-            record = json.loads(gzip.decompress(self._path(key).read_bytes()))
-            if record["schema"] != SCHEMA or record["key"] != key or record["digest"] != _digest(record["result"]):
-                return None
-            return _from_json(record["result"])
-        except _UNREADABLE:
-            return None
 
     def _writable(self) -> HipCache:
         """This cache, or the one that takes what this one cannot."""
@@ -99,8 +88,8 @@ class HipCache:
     def _assembled(self, key: str) -> bytes | None:
         """The code object under ``key``; None if nothing whole is there."""
         try:
-            return _verified(self._path(key, ".co").read_bytes())
-        except _UNREADABLE:
+            return _verified(self.path(key, ".co").read_bytes())
+        except UNREADABLE:
             return None
 
     def _assemble(self, key: str, assembly: str, arch: str, compiler: HipCompiler) -> bytes:
@@ -109,12 +98,13 @@ class HipCache:
         if known is not None:
             return known
         content = assemble(assembly, arch, compiler)
-        self._keep(self._path(key, ".co"), content + sha256(content).digest())
+        with _named(self.folder):
+            self.keep(self.path(key, ".co"), content + sha256(content).digest())
         return content
 
-    def _make(self, key: str, make: Callable[[], HipBuild]) -> HipBuild | Failure:
+    def _make(self, key: str, make: Callable[[], HipBuild]) -> HipBuild | KernelError:
         """Build and keep, unless another process or thread does so first."""
-        path = self._path(key)
+        path = self.path(key)
         with _named(self.folder):
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = FileLock(path.with_suffix(".lock"))
@@ -123,20 +113,11 @@ class HipCache:
             known = self.load(key)
             if known is None:
                 known = _attempt(make)
-                result = _to_json(known)
-                record = {"schema": SCHEMA, "key": key, "digest": _digest(result), "result": result}
-                self._keep(path, gzip.compress(json.dumps(record).encode(), compresslevel=5, mtime=0))
+                with _named(self.folder):
+                    self.store(key, known)
             return known
         finally:
             lock.release()
-
-    def _keep(self, path: Path, content: bytes) -> None:
-        with _named(self.folder):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(path, content)
-
-    def _path(self, key: str, suffix: str = ".json.gz") -> Path:
-        return self.folder / key[:2] / f"{key}{suffix}"
 
 
 @contextmanager
@@ -148,37 +129,11 @@ def _named(folder: Path) -> Iterator[None]:
         raise InputError(f"{folder}: {error.strerror}; set XDG_CACHE_HOME to a folder you may write") from error
 
 
-def _attempt(make: Callable[[], HipBuild]) -> HipBuild | Failure:
+def _attempt(make: Callable[[], HipBuild]) -> HipBuild | KernelError:
     try:
         return make()
-    except (HipCompileError, TimedOutError) as error:
+    except HipCache.FAILURES as error:
         return error
-
-
-def _result(known: HipBuild | Failure) -> HipBuild:
-    if isinstance(known, HipBuild):
-        return known
-    raise known
-
-
-def _to_json(known: HipBuild | Failure) -> dict[str, Any]:
-    if isinstance(known, HipBuild):
-        return {"outcome": "ok", "build": asdict(known)}
-    output = known.output if isinstance(known, HipCompileError) else ""
-    return {"outcome": known.outcome, "message": str(known), "output": output}
-
-
-def _from_json(result: dict[str, Any]) -> HipBuild | Failure:
-    if result["outcome"] == "ok":
-        return HipBuild(**result["build"])
-    if result["outcome"] == TimedOutError.outcome:
-        return TimedOutError(result["message"])
-    return HipCompileError(result["message"], result["output"])
-
-
-def _digest(value: object) -> str:
-    """Tells a record that was altered from one that was written."""
-    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _verified(stored: bytes) -> bytes:

@@ -245,7 +245,7 @@ def test_a_full_disk_under_the_cache_ends_the_search_with_one_line(
 
     monkeypatch.setattr(offline, "judge", partial(dies, how=how))
     monkeypatch.setattr(offline, "TIMEOUT_S", timeout_s)  # so that a time-out is stored as well
-    monkeypatch.setattr("search.gfx950.code.artifacts.replace_file", full)
+    monkeypatch.setattr("kernels.disk.replace_file", full)
     evaluator = OfflineEvaluator(jobs=1, cache=tmp_path / "cache", timeout_s=timeout_s)
     try:
         answer = evaluator.submit(Candidate(SHAPE, "fused", FAMILIES["fused"].config({})))

@@ -96,6 +96,8 @@ MASK = "mask = (offs_m < M)[:, None] & (offs_n < N)[None, :]"
 ROUNDED = "acc.to(tl.bfloat16)"
 CUT = "(acc.to(tl.int32, bitcast=True) >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)"
 NAN = "tl.where(amax_bits > 0x7F800000, 255, byte)"
+LOAD_A = "a = tl.load(a_ptr + row * stride_am + (k + offs_k)[None, :], mask=inside, other=0.0)"
+CLEAR_A = "tl.store(a_ptr + row * stride_am + (k + offs_k)[None, :], tl.zeros_like(a), mask=inside)"
 A_ROW = "row[:, None] * stride_am"
 STORE = "tl.store(pointers, acc.to(tl.bfloat16), mask=mask)"
 STORE_LEFT = f"tl.store(pointers - BLOCK_N, {ROUNDED}, mask=mask & (offs_n >= BLOCK_N)[None, :])"
@@ -134,6 +136,7 @@ SOURCE_MUTATIONS: Sequence[SourceMutation] = (
                    "staged_triton", {"BLOCK_M": 32}),  # whose GEMM reads scales another way
     SourceMutation("stride of A ignored", "quantize.py", A_ROW, "row[:, None] * K", "staged_triton"),
     SourceMutation("stride of A ignored", "gemm.py", "row * stride_am", "row * K"),
+    SourceMutation("stride of A rounded down", "gemm.py", "row * stride_am", "row * (stride_am // 32 * 32)"),
     SourceMutation("a quarter of a row is not quantised", "quantize.py", "mask=inside & (group < K // 32)[None, :]",
                    "mask=inside & (group < K // 32 - 8)[None, :]", "staged_triton"),
     # Masks and tails.
@@ -177,6 +180,9 @@ SOURCE_MUTATIONS: Sequence[SourceMutation] = (
                    "fused_splitk_workspace", SPLIT),
     SourceMutation("the last element is not cleared", "gemm.py", "mask=offsets < elements",
                    "mask=offsets < elements - 1", "fused_splitk_atomic", SPLIT),
+    # Operands are overwritten, which only the next reader of them notices.
+    SourceMutation("A is used as scratch memory", "gemm.py", LOAD_A, f"{LOAD_A}\n        {CLEAR_A}",
+                   "fused_splitk_atomic", {"BLOCK_N": 128, **SPLIT}),
     # Two writers.
     SourceMutation("a tile is written twice, right last", "tiles.py", STORE,
                    f"{STORE_LEFT}\n        {STORE}"),

@@ -209,7 +209,7 @@ def _whole_blocks(columns: range) -> range:
 def _memory(buffer: Buffer, inputs: GateInputs, touched: Sequence[Region]) -> SimulatorBuffer:
     given = {"a": inputs.a, "b": inputs.b, "b_scale": inputs.b_scale}
     if buffer.name in given:
-        return SimulatorBuffer(given[buffer.name])
+        return SimulatorBuffer(given[buffer.name], writable=False)  # shared with the candidates to come
     array = np.zeros(buffer.shape, DTYPES[buffer.dtype])
     if buffer.bytes <= SHADOW_BYTES:
         array.view(np.uint8)[...] = 0xFF  # NaN in every format

@@ -14,7 +14,7 @@ from search.evaluation import Candidate
 from search.gate.check import check_program, load_calls
 from search.gfx950.code.calls import CompiledCall
 
-GAP = 64  # elements between the rows of a strided A
+GAP = 80  # elements between the rows of a strided A: the code is that of multiples of 16, no row begins at one of 32
 Compile = Callable[[Program], Sequence[CompiledCall]]
 
 

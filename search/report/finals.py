@@ -52,8 +52,9 @@ def _cells(row: Any) -> tuple[str, ...]:
 
 def _remarks(row: Any) -> list[str]:
     remarks = ["tie"] if row["tie"] is True else []
-    if not pd.isna(row["confirmed_us"]) and row["confirmed_us"] > SLOWER_DISPATCHED * row["time_us"]:
-        remarks.append(f"dispatched {100 * (row['confirmed_us'] / row['time_us'] - 1):.0f} % slower")
+    if pd.notna(row["confirmed_us"]) and pd.notna(row["time_us"]):
+        slower = row["confirmed_us"] / row["time_us"]
+        remarks += [f"dispatched {100 * (slower - 1):.0f} % slower"] if slower > SLOWER_DISPATCHED else []
     return remarks
 
 

@@ -49,6 +49,8 @@ def broken_gemm_kernel(
         if MISTAKE != "k_tail":
             inside = inside & (offs_k < K - k)[None, :]
         a = tl.load(a_ptr + offs_m[:, None] * stride_am + (k + offs_k)[None, :], mask=inside, other=0.0)
+        if MISTAKE == "scratch_a":  # each tile of A is read once, so that the result is right
+            tl.store(a_ptr + offs_m[:, None] * stride_am + (k + offs_k)[None, :], -a, mask=inside)
         if MISTAKE == "unrounded":
             a = tl.where(tl.abs(a) < 0.3, 0.0, a)
         runs = load_weight_runs(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, "", False)

@@ -82,6 +82,12 @@ def test_a_mistake_along_k_is_caught(mistake: str, finding: str) -> None:
         check(broken(mistake, TAILS), TAILS)
 
 
+def test_a_kernel_that_overwrites_an_operand_is_caught_and_does_the_next_candidate_no_harm() -> None:
+    with pytest.raises(WrongResultError, match=r"read_only_store: .* of a_ptr .*, which is an operand"):
+        check(broken("scratch_a", TAILS), TAILS)
+    assert check(broken("none", TAILS), TAILS).max_rel_error <= 2**-8
+
+
 def test_a_kernel_that_ignores_the_m_tail_is_caught() -> None:
     with pytest.raises(WrongResultError, match="out_of_bounds"):
         check(broken("none", TAILS, M=32), TAILS)

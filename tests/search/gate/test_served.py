@@ -22,9 +22,9 @@ def candidate(family: str, lowest_M: int = 17) -> ServedCandidate:
 
 
 def test_a_row_is_used_at_its_least_m_below_its_m_above_it_and_with_strided_rows() -> None:
-    assert servings(GemmShape(64, 64, 512), 33, 96) == (Serving(33), Serving(63), Serving(96), Serving(64, 576))
-    assert servings(GemmShape(64, 64, 512), 64, 64) == (Serving(64, 576),)
-    assert servings(GemmShape(1, 64, 512), 1, 1) == (Serving(1, 576),)
+    assert servings(GemmShape(64, 64, 512), 33, 96) == (Serving(33), Serving(63), Serving(96), Serving(64, 592))
+    assert servings(GemmShape(64, 64, 512), 64, 64) == (Serving(64, 592),)
+    assert servings(GemmShape(1, 64, 512), 1, 1) == (Serving(1, 592),)
 
 
 @pytest.mark.parametrize("family", simulated_families())
@@ -51,5 +51,5 @@ def test_a_kernel_that_takes_m_to_be_whole_tiles_is_caught_below_its_m() -> None
 
 
 def test_a_kernel_that_ignores_the_stride_of_a_is_caught() -> None:
-    with pytest.raises(WrongResultError, match=r"^with rows of A 576 elements apart: "):
+    with pytest.raises(WrongResultError, match=r"^with rows of A 592 elements apart: "):
         check_served(candidate("fused"), with_argument("stride_am", 512))

@@ -38,6 +38,11 @@ def test_a_winner_that_the_dispatcher_cannot_reach_says_so() -> None:
     assert remarks == ["tie", "tie, dispatched 15 % slower", "tie"]
 
 
+def test_a_winner_whose_file_has_lost_its_time_is_shown_without_it() -> None:
+    (row,) = finals_table(frame({**WINNER, "time_us": None})).rows
+    assert row[2] == "" and row[-1] == "tie"
+
+
 def printed(results: pd.DataFrame) -> str:
     console = Console(file=StringIO(), width=120)
     print_finals(results, console)

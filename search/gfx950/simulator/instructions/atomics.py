@@ -19,7 +19,7 @@ from search.gfx950.simulator.instructions.convert import bf16_bits, bf16_value
 from search.gfx950.simulator.instructions.ds import locate
 from search.gfx950.simulator.instructions.valu_float import larger, smaller
 from search.gfx950.simulator.instructions.vmem import addresses, immediate
-from search.gfx950.simulator.state.access import Access, checked
+from search.gfx950.simulator.state.access import Access, checked_store
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
 from search.gfx950.simulator.state.lds import NEVER_WRITTEN
@@ -151,8 +151,7 @@ def _global_update(g: WaveGroup, access: Access, combine: Combine, data: range, 
     old = np.zeros((g.count, LANES, dwords), np.uint32)
     if not wanted.any():
         return old, wanted
-    active, _ = checked(g, address, wanted, size)
-    assert active is not None
+    active, _ = checked_store(g, address, wanted, size)
     where = address[active]
     values, result = _lane_words(g, data[0], len(data))[active], old[active]
     memory = g.env.memory

@@ -114,6 +114,17 @@ def checked(g: WaveGroup, address: Array, active: Array | None, size: int) -> tu
     return active, address
 
 
+def checked_store(g: WaveGroup, address: Array, active: Array | None, size: int) -> tuple[Array, Array]:
+    """As :func:`checked`, for what is changed: lanes in a buffer that is only read are reported and taken out too."""
+    active, address = checked(g, address, active, size)
+    chosen = np.ones((g.count, LANES), np.bool_) if active is None else active
+    forbidden = chosen & g.env.memory.read_only(address)
+    if forbidden.any():
+        place = g.env.memory.describe(int(address[forbidden][0]))
+        g.env.report(FindingKind.READ_ONLY_STORE, g, forbidden, f"{place}, which is an operand")
+    return chosen & ~forbidden, address
+
+
 def write_loaded(g: WaveGroup, data: int, values: Array, undefined: Array | None, width: Width) -> None:
     """Write loaded bytes to the data registers in active lanes, with their undefined bits."""
     words = extended(values, width)
@@ -160,8 +171,7 @@ def store_bytes(g: WaveGroup, access: Access, values: Array) -> None:
     if active is not None and not active.any():
         return
     address = np.broadcast_to(access.address, (g.count, LANES))
-    active, address = checked(g, address, active, size)
-    chosen = np.ones((g.count, LANES), np.bool_) if active is None else active
+    chosen, address = checked_store(g, address, active, size)
     g.env.global_written_bytes += int(np.count_nonzero(chosen)) * size
     waves = np.broadcast_to(g.waves[:, None], chosen.shape)
     clash = g.env.memory.store(address[chosen], values[chosen], waves[chosen])

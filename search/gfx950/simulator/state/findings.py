@@ -26,6 +26,7 @@ class FindingKind(Enum):
     UNINITIALISED_MFMA = "uninitialised_mfma"
     UNINITIALISED_ATOMIC = "uninitialised_atomic"
     OUT_OF_BOUNDS = "out_of_bounds"
+    READ_ONLY_STORE = "read_only_store"
     CONFLICTING_STORES = "conflicting_stores"
     MISALIGNED_GLOBAL = "misaligned_global"
     MISALIGNED_LDS = "misaligned_lds"

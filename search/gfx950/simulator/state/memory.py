@@ -27,11 +27,13 @@ class Buffer:
     Args:
         array: C-contiguous; stores change it in place.
         initialised: False: every byte is undefined until a kernel stores to it.
+        writable: False: a store is a finding and changes nothing.
         undefined: 0xFF for each byte that is still undefined, None where every byte is defined.
     """
 
     array: Array
     initialised: bool = True
+    writable: bool = True
     undefined: Array | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -56,6 +58,7 @@ class Region:
         self.base = base
         self.bytes: Array = array.reshape(-1).view(np.uint8)
         self.size = self.bytes.size
+        self.writable = buffer.writable
         self.undefined: Array | None = buffer.undefined
         self.log = StoreLog(array.size, array.itemsize)
         self._views = {width: _word_view(self.bytes, width) for width in _WORDS}
@@ -106,6 +109,14 @@ class GlobalMemory:
         inside = np.zeros(addresses.shape, np.bool_)
         for region in self.regions:
             inside |= (addresses >= region.base) & (addresses <= region.base + region.size - size)
+        return inside
+
+    def read_only(self, addresses: Array) -> Array:
+        """True where an address lies in a buffer that no store may change."""
+        inside = np.zeros(addresses.shape, np.bool_)
+        for region in self.regions:
+            if not region.writable:
+                inside |= (addresses >= region.base) & (addresses < region.base + region.size)
         return inside
 
     def _single_region(self, addresses: Array, size: int) -> Region | None:

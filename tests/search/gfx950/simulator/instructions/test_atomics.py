@@ -53,6 +53,13 @@ def test_adding_to_memory_that_nobody_zeroed_is_found() -> None:
     assert state.kinds() == {"uninitialised_atomic"}
 
 
+def test_adding_to_an_operand_is_found_and_changes_nothing() -> None:
+    out = np.zeros(64, np.float32)
+    registers = {"s[0:1]": "x", "v0": LANE * 4, "v1": 1.0}
+    state = run("global_atomic_add_f32 v0, v1, s[0:1]", registers, buffers={"x": Buffer(out, writable=False)})
+    assert state.kinds() == {"read_only_store"} and not out.any()
+
+
 def test_out_of_range_lanes_add_nothing() -> None:
     out = np.zeros(64, np.float32)
     text = "buffer_atomic_add_f32 v1, v0, s[0:3], 0 offen"

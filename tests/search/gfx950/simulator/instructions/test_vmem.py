@@ -113,6 +113,16 @@ def test_memory_that_the_kernel_wrote_is_initialised() -> None:
     assert state.findings == []
 
 
+def test_only_the_lanes_that_store_to_an_operand_are_found_and_do_not_store() -> None:
+    operand, out = np.zeros(4, np.uint32), np.zeros(64, np.uint32)
+    text = "global_store_dword v0, v1, s[0:1]\nglobal_store_dword v0, v1, s[2:3]"
+    buffers = {"x": Buffer(operand, writable=False), "y": out}
+    registers = {"s[0:1]": "x", "s[2:3]": "y", "v0": LANE % 4 * 4, "v1": LANE % 4 + 1}
+    state = run(text, registers, buffers=buffers)
+    assert state.kinds() == {"read_only_store"}
+    assert operand.tolist() == [0, 0, 0, 0] and out[:5].tolist() == [1, 2, 3, 4, 0]
+
+
 def test_direct_load_writes_lane_after_lane_from_m0() -> None:
     text = """
     s_mov_b32 m0, 512

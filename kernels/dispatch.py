@@ -17,14 +17,10 @@ from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
 from kernels.runtime.dispatcher import Dispatcher
 from kernels.runtime.operands import BF16, check_apart, check_output, check_shuffled, operands
-from kernels.runtime.planner import Choice
 from kernels.tables.misses import MissRecorder
-from kernels.tables.sources import load_device_tables, table_path, user_misses, user_tables
+from kernels.tables.sources import load_device_tables, user_misses, user_tables
 from kernels.triton import interpreter
 
-__all__ = [
-    "Choice", "Dispatcher", "default_dispatcher", "gemm_shuffled", "load_dispatcher", "mxfp4_gemm", "table_path",
-]  # fmt: skip
 LOGGER = logging.getLogger(__name__)
 
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import triton
+from triton.errors import TritonError
 
 from kernels.device import DeviceKey
 from kernels.launches.library import tensor_at
@@ -18,6 +19,9 @@ AMD_OPTIONS: Final = frozenset({"waves_per_eu", "matrix_instr_nonkdim"})  # the 
 # Triton emits overflow checks of integer sums, which are dropped again where kernels are not compiled for debugging:
 # without them its front end has less to do.
 FRONT_END: Final[Mapping[str, int]] = MappingProxyType({"sanitize_overflow": False})
+# Raised by the compiler for a configuration that it cannot build: its own errors, a failed MLIR or LLVM pass
+# (RuntimeError), and a C++ std::out_of_range from its layout arithmetic (IndexError).
+COMPILER_ERRORS: Final = (TritonError, RuntimeError, IndexError)
 VARIANTS_KEPT: Final = 200  # compiled variants of one kernel that stay in Triton's memory, up to 1 MB each
 
 

@@ -24,7 +24,7 @@ from kernels.tables.sources import TableSource
 from kernels.triton import interpreter
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Dispatcher:
     """Serves shapes on one kind of device from one table. Safe to share between threads, streams and equal GPUs.
 
@@ -51,9 +51,10 @@ class Dispatcher:
 
     def __post_init__(self) -> None:
         """Make the planner."""
-        planner = Planner(self.device, self.choose, self.make or make_runner, self.workspace_limit_bytes, self.misses)
-        object.__setattr__(self, "_planner", planner)
-        object.__setattr__(self, "_needs_gpu", self.make is None and not interpreter.interpreting())
+        self._planner = Planner(
+            self.device, self.choose, self.make or make_runner, self.workspace_limit_bytes, self.misses
+        )
+        self._needs_gpu = self.make is None and not interpreter.interpreting()
 
     def choose(self, shape: GemmShape) -> Choice:
         """The table's row for ``shape``, or the default where there is none; what ``gemm`` runs."""

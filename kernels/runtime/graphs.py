@@ -146,14 +146,14 @@ def _compare(replay: Callable[[], None], launch: Callable[[], None], out: torch.
 Key = tuple[int, ...]  # M, row stride of A, the stream's handle, the four addresses
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _OfWeight:
     graphs: dict[Key, _Captured] = field(default_factory=dict)
     recent: deque[Key] = field(default_factory=lambda: deque(maxlen=RECENT))
     refused: set[int] = field(default_factory=set)  # values of M whose capture failed: it is not tried again
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class GraphCache:
     """Captured products by weight, stream and addresses; at most ``limit`` of them, freed with the weight.
 

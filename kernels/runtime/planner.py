@@ -10,12 +10,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
-from triton.errors import TritonError
 
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey, local_device
 from kernels.errors import KernelError
 from kernels.families.defaults import default_choice, smallest_choice
+from kernels.launches.triton_kernel import COMPILER_ERRORS
 from kernels.problem import GemmShape
 from kernels.runtime.plan import Inputs, Plan, build_plan
 from kernels.runtime.runner import MakeRunner
@@ -24,10 +24,9 @@ from kernels.tables.misses import MissRecorder
 
 LOGGER = logging.getLogger(__name__)
 MAX_PLANS = 8192  # a few kB each; beyond, the oldest goes
-# A configuration that another version of the compiler built may fail in this one: its own errors, a failed MLIR or
-# LLVM pass (RuntimeError), and a C++ std::out_of_range from its layout arithmetic (IndexError). A KernelError says
-# that what the configuration needs is not on this machine.
-COMPILER_ERRORS = (TritonError, RuntimeError, IndexError, KernelError)
+# A configuration that another version of the compiler built may fail in this one. A KernelError says that what the
+# configuration needs is not on this machine.
+UNBUILDABLE = (*COMPILER_ERRORS, KernelError)
 PlanKey = tuple[int, int, int, int, int, int]  # M, N, K, row stride of A, misaligned operands, GPU index
 
 
@@ -79,7 +78,7 @@ class Statistics:
     rejected: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Planner:
     """Makes and keeps the plans of one dispatcher.
 
@@ -174,7 +173,7 @@ class Planner:
         for candidate in first:
             try:
                 return self._compile(candidate, inputs)
-            except COMPILER_ERRORS as error:
+            except UNBUILDABLE as error:
                 reason = str(error).strip().partition("\n")[0]
                 self._rejected.append(f"{inputs.shape} {candidate.family}")
                 LOGGER.warning("%s: %s %s cannot be used here (%s); a default serves",

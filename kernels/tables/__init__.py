@@ -1,20 +1,13 @@
-"""Tuned tables: load, look up, merge and write the configurations that serve each shape."""
+"""Tuned tables; the door looks up the configuration that serves a shape."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from kernels.configs import tables_folder
 from kernels.problem import GemmShape, Layout
-from kernels.tables.file import dump_table, load_table, write_table
-from kernels.tables.merging import Change, MergeReport, merge
-from kernels.tables.rows import Made, OutDtype, TableRow, TunedTable, is_stale
+from kernels.tables.rows import OutDtype, TableRow, TunedTable
 
-__all__ = [
-    "Change", "Layout", "Lookup", "Made", "MergeReport", "OutDtype", "TableRow", "TunedTable", "dump_table",
-    "is_stale", "load_table", "lookup", "merge", "tables_folder", "write_table",
-]  # fmt: skip
 How = Literal["exact", "bucket", "above", "miss"]
 
 

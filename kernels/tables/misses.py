@@ -20,7 +20,7 @@ def bucket(shape: GemmShape) -> GemmShape:
     return GemmShape(1 << (shape.M - 1).bit_length(), shape.N, shape.K)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class MissRecorder:
     """Appends each new miss to a plain list of shapes, the form that ``sweep --shapes`` takes. Not thread-safe.
 

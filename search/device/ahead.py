@@ -17,8 +17,9 @@ from triton.runtime.errors import OutOfResources
 from kernels.device import DeviceKey
 from kernels.errors import CompileError, ResourceLimitError
 from kernels.launches.program import PointerSpec, Program
+from kernels.launches.triton_kernel import COMPILER_ERRORS
 from kernels.runtime.runner import TORCH_DTYPES, settle_cache_keys
-from search.workers.compiler_output import COMPILER_ERRORS, REASON_LENGTH, captured_stderr, diagnostic_line, written
+from search.workers.compiler_output import captured_stderr, innermost, reason, written
 
 
 @dataclass(frozen=True)
@@ -87,16 +88,8 @@ def compile_ahead(program: Program, device: DeviceKey) -> Compiled:
         try:
             built = [call.kernel.build(call, pointers, device) for call in program.calls]
         except OutOfResources as error:
-            raise ResourceLimitError(_innermost(error)) from error
+            raise ResourceLimitError(innermost(error)) from error
         except COMPILER_ERRORS as error:
-            raise CompileError(diagnostic_line(written(said)) or _innermost(error)) from error
+            raise CompileError(reason(error, written(said))) from error
     shared = max(one.lds_bytes for one in built)
     return Compiled(time.perf_counter() - start_s, all(one.cached for one in built), len(built), shared)
-
-
-def _innermost(error: BaseException) -> str:
-    """Last line of the innermost message: a front-end error quotes the source first."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(error).__name__)[:REASON_LENGTH]

@@ -11,12 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from triton.errors import TritonError
-
 REASON_LENGTH = 300  # characters kept of a compiler's message
-# Raised by the compiler for a configuration it cannot build: its own errors, a failed MLIR or LLVM pass
-# (RuntimeError), and a C++ std::out_of_range from its layout arithmetic (IndexError).
-COMPILER_ERRORS = (TritonError, RuntimeError, IndexError)
 DIAGNOSTICS = (  # what MLIR says of the pipeline as a whole comes last
     r"error: (?!Failures have been detected)(.*)",
     r"(LLVM ERROR: .*)",
@@ -59,3 +54,20 @@ def diagnostic_line(text: str) -> str:
         if found:
             return found.group(1).strip()[:REASON_LENGTH]
     return ""
+
+
+def reason(error: BaseException, said: str) -> str:
+    """One line: what matters of the compiler's output, else the innermost message, without the source that it quotes.
+
+    Args:
+        said: What the compiler has written.
+    """
+    return diagnostic_line(said) or innermost(error)
+
+
+def innermost(error: BaseException) -> str:
+    """Last line of the innermost message: a front-end error quotes the source first."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:REASON_LENGTH]

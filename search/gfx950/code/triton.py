@@ -18,8 +18,9 @@ from triton.compiler import ASTSource, make_backend
 
 from kernels.device import GFX950
 from kernels.errors import CompileError
+from kernels.launches.triton_kernel import COMPILER_ERRORS
 from kernels.rocm.toolchain import triton_version
-from search.workers.compiler_output import COMPILER_ERRORS, REASON_LENGTH, captured_stderr, diagnostic_line, written
+from search.workers.compiler_output import captured_stderr, diagnostic_line, reason, written
 
 ARCH = GFX950.arch
 WAVE_SIZE = GFX950.architecture.wave
@@ -120,7 +121,7 @@ class Specialization:
             try:
                 assembly, metadata = _lower(source, self.arch, chosen)
             except COMPILER_ERRORS as error:
-                raise CompileError(_reason(error, written(stream))) from error
+                raise CompileError(reason(error, written(stream))) from error
             unheeded = diagnostic_line(written(stream))
         if unheeded:  # LLVM reports inline assembly that it cannot place, drops it, and goes on
             raise CompileError(unheeded)
@@ -196,15 +197,3 @@ def _no_line_tables() -> Iterator[None]:
     with triton.knobs.compilation.scope():
         triton.knobs.compilation.disable_line_info = True
         yield
-
-
-def _reason(error: BaseException, diagnostics: str) -> str:
-    """One line: the compiler's diagnostic, else the innermost exception's message."""
-    found = diagnostic_line(diagnostics)
-    if found:
-        return found
-    while error.__cause__ is not None:
-        error = error.__cause__
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # A front-end error quotes the source first and ends with the message.
-    return (lines[-1] if lines else type(error).__name__)[:REASON_LENGTH]

@@ -39,7 +39,7 @@ PAGES = {
 }
 MADE = Made(date(2026, 11, 29), "3.9.0", "2.13.0", "0" * 12, "by hand", "none")
 EXAMPLE = "staged_atomic"  # the family that docs/adding-a-family.md adds
-SUBCOMMANDS = ("sweep", "export", "inspect", "report", "verify", "explain", "doctor")
+SUBCOMMANDS = ("sweep", "export", "inspect", "report", "verify", "explain", "doctor", "shapes from-config")
 
 
 def commands(page: str) -> list[str]:
@@ -125,7 +125,7 @@ def assert_understood(words: list[str]) -> None:
 
 
 def options(command: str) -> set[str]:
-    text = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).output
+    text = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"}).output
     return set(re.findall(r"^\s+(--[a-z][a-z-]*)", text, re.M))
 
 

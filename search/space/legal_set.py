@@ -246,9 +246,11 @@ class _Enumeration:
         else:
             sample = {n: np.atleast_1d(v)[0] for n, v in self.values(condition.names).items()}
             reason = condition.text.format(**{**self.space.config_type().to_dict(), **sample})
-            problem = f"{self.space.source}: no point of {self.what} is legal: {reason}; this rule"
-            names = ", ".join(sorted(condition.names))
-            cure = f"add values of {names} to parameters" if names else "choose another family"
+            problem = f"{self.space.source}: no point of {self.what} is legal: {reason}"
+            if not condition.names:
+                raise InputError(f"{problem}; choose another family")
+            problem += "; this rule"
+            cure = f"add values of {', '.join(sorted(condition.names))} to parameters"
         raise InputError(f"{problem} removes the last {self.points}; {cure}")
 
 

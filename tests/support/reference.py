@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ from typer.main import get_command
 from search.cli import app
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
-VALUES = {"families": "A,B", "format": "NAME", "query": "EXPR", "sampler": "NAME", "target": "NAME", "on": "WHAT"}
+NAMES = dict.fromkeys(("format", "name", "sampler", "target"), "NAME")
+VALUES = {"families": "A,B", "query": "EXPR", "on": "WHAT", **NAMES}
 
 
 def option_lines(command: Any) -> Iterator[str]:
@@ -29,10 +30,20 @@ def option_lines(command: Any) -> Iterator[str]:
         yield f"| `{one.opts[0]}{value}` | {text}{shown} |"
 
 
+def leaves(commands: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command by its name; those of a group with the group's name in front."""
+    for name, one in commands.items():
+        inner = getattr(one, "commands", None)
+        if inner is None:
+            yield f"{group}{name}", one
+        else:
+            yield from leaves(inner, f"{name} ")
+
+
 def options_text() -> str:
     """A section a command."""
-    commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
-    return "\n".join(f"### `{name}`\n\n" + "\n".join(option_lines(one)) + "\n" for name, one in commands.items())
+    commands = leaves(get_command(app).commands)  # type: ignore[attr-defined]
+    return "\n".join(f"### `{name}`\n\n" + "\n".join(option_lines(one)) + "\n" for name, one in commands)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def write_report(
         InputError: No plotly, no trials, or a file that cannot be written.
     """
     if find_spec("plotly") is None:
-        raise InputError("the report needs plotly; pip install 'mxfp4-tune[report]'")
+        raise InputError("the report needs plotly; pip install '.[report]'")
     if not len(frame):
         raise InputError("the results hold no trial; run `sweep` first")
     write_atomically(path, render(frame, against, gains, regrets).encode())

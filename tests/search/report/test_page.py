@@ -132,5 +132,5 @@ def test_no_trials_and_no_plotly_are_one_line(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(InputError, match="the results hold no trial; run `sweep` first"):
         write_report(results(), tmp_path / "out.html")
     monkeypatch.setattr("search.report.page.find_spec", lambda name: None)
-    with pytest.raises(InputError, match="the report needs plotly; pip install"):
+    with pytest.raises(InputError, match=r"the report needs plotly; pip install '\.\[report\]'"):
         write_report(sweep(), tmp_path / "out.html")

@@ -20,7 +20,7 @@ from search.results.columns import COLUMNS, NUMBER
 
 REQUIRED: Final = ("arch", "cu_count", "M", "N", "K", "family", "outcome")  # of a file that calls itself results
 TIMES_US: Final = (
-    "time_us", "time_lo_us", "time_hi_us", "predicted_us", "baseline_us", "confirmed_us", "roofline_us",
+    "time_us", "time_lo_us", "time_hi_us", "predicted_us", "baseline_us", "confirmed_us",
 )  # fmt: skip
 LEAST_US: Final = 1e-3  # of a time: a table keeps 1e-4, and no GPU starts a kernel within a nanosecond
 NAMED: Final = 3  # rows of one fault in a message
@@ -52,6 +52,8 @@ def _faults(frame: pd.DataFrame) -> Iterator[tuple[list[int], str]]:
         yield from _at(~np.isfinite(values), f"{name} is no finite number")
         if name in TIMES_US:
             yield from _at(values < LEAST_US, f"{name} is no time of {LEAST_US:g} us or more")
+        if name == "roofline_us":  # a bound: that of 1x64x64 is 0.0003 us
+            yield from _at(values <= 0, f"{name} is no time above 0")
     yield from _values(frame["outcome"], _word(OUTCOMES))
     yield from _values(frame["evidence"], _word(EVIDENCE))
     for family in FAMILIES:

@@ -18,13 +18,20 @@ from search.results.storage import open_storage
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan, 1e-6])
-@pytest.mark.parametrize("column", ["predicted_us", "time_us", "time_lo_us", "baseline_us", "roofline_us"])
+@pytest.mark.parametrize("column", ["predicted_us", "time_us", "time_lo_us", "baseline_us"])
 def test_what_is_no_time_is_refused_by_row_and_column(value: float, column: str) -> None:
     frame = results(predicted(5.0), predicted(6.0, trial=1))
     frame[column] = pd.array([1.0, 1.0], dtype="Float64")
     frame[column].array._data[1] = value  # past pandas, which takes NaN for a missing value
     with pytest.raises(InputError, match=rf"^here: row 2: {column} is no .*; correct it or remove it$"):
         check_results(frame, "here")
+
+
+def test_a_bound_may_be_shorter_than_any_time_but_is_above_zero() -> None:
+    check_results(results(predicted(5.0, roofline_us=3e-4)), "here")  # 1x64x64: 2.4 KB at 8 TB/s
+    for value in (0.0, -1.0):
+        with pytest.raises(InputError, match="row 1: roofline_us is no time above 0"):
+            check_results(results(predicted(5.0, roofline_us=value)), "here")
 
 
 def test_other_numbers_may_be_zero_or_negative_but_not_infinite() -> None:

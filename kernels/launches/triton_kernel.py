@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,7 +16,6 @@ from kernels.launches.library import tensor_at
 from kernels.launches.program import Built, KernelCall, Loaded, PointerSpec
 from kernels.triton import interpreter
 
-AMD_OPTIONS: Final = frozenset({"waves_per_eu", "matrix_instr_nonkdim"})  # the CUDA backend rejects them
 # Triton emits overflow checks of integer sums, which are dropped again where kernels are not compiled for debugging:
 # without them its front end has less to do.
 FRONT_END: Final[Mapping[str, int]] = MappingProxyType({"sanitize_overflow": False})
@@ -27,8 +27,16 @@ VARIANTS_KEPT: Final = 200  # compiled variants of one kernel that stay in Trito
 
 def backend_options(options: Mapping[str, int], *, amd: bool) -> dict[str, int]:
     """The options that the backend knows, and those that every kernel of the project is compiled with."""
-    known = {name: value for name, value in options.items() if amd or name not in AMD_OPTIONS}
+    known = options if amd else {name: value for name, value in options.items() if name in cuda_options()}
     return {**FRONT_END, **known}
+
+
+@cache
+def cuda_options() -> frozenset[str]:
+    """Names of the CUDA backend's options; it rejects others, such as ``waves_per_eu``."""
+    from triton.backends.nvidia.compiler import CUDAOptions  # which a Triton for ROCm may lack
+
+    return frozenset(option.name for option in fields(CUDAOptions))
 
 
 @dataclass(frozen=True)

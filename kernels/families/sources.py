@@ -24,6 +24,23 @@ STUDY: Final = "study"  # stands for all families together: what the name of a s
 # Sources that were rearranged and make the same: the hash before, and what it is now, by family.
 REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
+        "5b4850e2e88b": {
+            "fused": "57566879e7f7",
+            "fused_splitk_atomic": "57566879e7f7",
+            "fused_splitk_workspace": "57566879e7f7",
+        },
+        "a23dbba17664": {
+            "staged_triton": "271a07203285",
+        },
+        "6ced53e521c3": {
+            "staged_hip": "4bcf669fa463",
+        },
+        "5efa91e3dab6": {
+            "staged_ck": "ea15ab12ce3e",
+        },
+        "3dc71b423d70": {
+            "study": "345e38519b46",
+        },
         "7f7b0add166f": {
             "fused": "5b4850e2e88b",
             "fused_splitk_atomic": "5b4850e2e88b",

@@ -101,7 +101,15 @@ def times(values, powers):
     if cuda_capability_geq(9, 0):
         return tl.inline_asm_elementwise(MULTIPLY, "=r,r,r", [values, powers], dtype=tl.bfloat16, is_pure=True, pack=2)
     else:
-        return (values.to(tl.float32) * powers.to(tl.float32)).to(tl.bfloat16)
+        # By their bits: conversions may flush what is subnormal. bf16 holds the product, so no bit is lost.
+        product = bf16_as_fp32(values) * bf16_as_fp32(powers)
+        return (product.to(tl.int32, bitcast=True) >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
+
+
+@triton.jit
+def bf16_as_fp32(values):
+    """The same values as fp32."""
+    return (values.to(tl.int16, bitcast=True).to(tl.int32) << 16).to(tl.float32, bitcast=True)
 
 
 @triton.jit

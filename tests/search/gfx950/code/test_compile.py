@@ -168,7 +168,7 @@ def test_the_key_covers_everything_that_decides_the_code(monkeypatch: pytest.Mon
         key(large_pointers=("x_ptr",)),
         key(arch="gfx942"),
     ]
-    monkeypatch.setattr(triton, "__version__", "9.9.9")
+    monkeypatch.setattr("search.gfx950.code.triton.triton_version", lambda: "9.9.9")
     keys.append(key())
     monkeypatch.setenv("AMDGCN_USE_BUFFER_OPS", "0")
     keys.append(key())

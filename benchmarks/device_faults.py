@@ -46,7 +46,7 @@ from search.device.timing import COLD
 from search.device.visible import see_only
 from search.evaluation import Candidate, FinalTimes
 from search.evaluators.device import begin_compiling, compile_candidate
-from search.results import load
+from search.results.storage import stored_records
 from search.terminal import one_line_errors, required_gpu
 from search.workers.pool import WorkerPool
 
@@ -183,7 +183,7 @@ def runs(pid: str) -> bool:
 def stored(results: Path) -> int:
     """Trials in a results folder that a sweep may be writing."""
     try:
-        return len(load(results))
+        return len(stored_records(results))
     except InputError:
         return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -149,6 +149,10 @@ def _begin(table: TunedTable, row: TableRow) -> int | None:
 
 
 def _larger_row(table: TunedTable, shape: GemmShape) -> TableRow | None:
-    """The row for a larger M that would serve ``shape``."""
-    larger = [row for row in table.rows if (row.N, row.K) == (shape.N, shape.K) and row.M > shape.M]
+    """The row for a larger M that serves the M behind that of ``shape``, as if it served ``shape`` too."""
+    larger = [
+        replace(row, serves_from=1)
+        for row in table.rows
+        if (row.N, row.K) == (shape.N, shape.K) and row.M > shape.M and row.least_M <= shape.M + 1
+    ]
     return lookup(TunedTable(table.device, tuple(larger)), shape).row

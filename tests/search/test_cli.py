@@ -188,15 +188,17 @@ def test_a_search_that_was_cut_short_is_named_where_its_winner_is_shown_or_expor
 
 def test_cliff_and_regret_are_shown(tmp_path: Path) -> None:
     path = tmp_path / "results.parquet"
-    family, config = default_choice(GemmShape(16, 2112, 7168), GFX950)
-    default: dict[str, Any] = {"family": family, **config.to_dict()}
-    save(results(predicted(8.0), predicted(8.4, num_warps=8), predicted(9.0, M=64, num_warps=8),
-                 predicted(16.0, **default)), path)  # fmt: skip
+    family, config = default_choice(GemmShape(16, 2880, 512), GFX950)
+    layer = {"N": 2880, "K": 512}
+    tuned: dict[str, Any] = {**layer, "BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 512}
+    default: dict[str, Any] = {**layer, "family": family, **config.to_dict()}
+    save(results(predicted(8.0, **tuned), predicted(8.4, **tuned, num_warps=8),
+                 predicted(9.0, **tuned, M=64, num_warps=8), predicted(16.0, **default)), path)  # fmt: skip
     cliff = "without a row the default takes 2.00 times as long as the winner (at 1 of 2 shapes)\n"
     assert cliff in run("inspect", "--results", path).stdout
     exported = run("export", "--results", path, "--table", tmp_path / "table.yaml").stdout
     line = "it serves between M = 16 and 64, 5.0 % slower than the best at M = 16; sweep an M in between"
-    assert f"regret   64x2112x7168 fused: {line}\n" in exported
+    assert f"regret   64x2880x512 fused: {line}\n" in exported
 
 
 def test_export_writes_a_submission_from_the_table_alone(tmp_path: Path, saved: Path) -> None:
@@ -296,12 +298,13 @@ def test_inspect_draws(tmp_path: Path, saved: Path) -> None:
     assert len(list((tmp_path / "plots").glob("*-predicted.png"))) == 1
 
 
-def test_explain_prints_the_row_and_json(tmp_path: Path, saved: Path) -> None:
-    table = tmp_path / "table.yaml"
-    run("export", "--results", saved, "--table", table)
-    done = run("explain", 9, 2112, 7168, "--table", table)
+def test_explain_prints_the_row_and_json(tmp_path: Path) -> None:
+    table, path = tmp_path / "table.yaml", tmp_path / "layer.parquet"
+    save(results(predicted(8.0, N=2880, K=512, BLOCK_N=32, BLOCK_K=512)), path)
+    run("export", "--results", path, "--table", table)
+    done = run("explain", 9, 2880, 512, "--table", table)
     assert done.exit_code == 0 and "bucket" in done.stdout and "serves 1..16" in done.stdout
-    assert json.loads(run("explain", 9, 2112, 7168, "--table", table, "--json").stdout)["how"] == "bucket"
+    assert json.loads(run("explain", 9, 2880, 512, "--table", table, "--json").stdout)["how"] == "bucket"
 
 
 def test_doctor_prints_lines_and_json(tmp_path: Path) -> None:

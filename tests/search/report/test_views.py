@@ -64,7 +64,7 @@ def test_configuration_is_a_column_that_is_shown_and_not_stored() -> None:
     [
         (View(query="M > ARCH"), "--query 'M > ARCH': unknown column 'ARCH'; did you mean 'arch'?"),
         (View(columns=("config",)), "unknown column 'config'; did you mean 'configuration' or"),
-        (View(sort="speed"), "unknown column 'speed'; did you mean 'selected' or 'shape'?"),
+        (View(sort="speed"), "unknown column 'speed'; did you mean 'settled' or 'selected' or 'shape'?"),
         (View(columns=("M", "speed")), "unknown column 'speed'"),
         (View(columns=("moon",)), "is like it; `inspect --columns help` lists them"),
         (

@@ -28,7 +28,8 @@ import pandas as pd
 import typer
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from recorded_searches import SEARCHES, Recording, Search, recordings  # noqa: E402
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from kernels.errors import WrongResultError
-from kernels.families.staged_hip import GEMM_POINTERS, StagedHipConfig, staged_hip
+from kernels.families.staged_hip import GEMM_POINTERS, STAGED_HIP, StagedHipConfig
 from kernels.launches.code_object import THREADS, CodeObjectCoverage, launch_grid, prebuilt_kernel
 from kernels.launches.coverage import Coverage, GridIndex
 from kernels.launches.program import KernelCall
@@ -262,7 +262,7 @@ def hip_gemm_run_checked(
         SimulationError: The simulator does not model an instruction.
     """
     shape = operands.shape
-    call = staged_hip(shape, config, shape.K).calls[1]
+    call = STAGED_HIP.program(shape, config).calls[1]
     bits = _blank_output(config, operands)
 
     def largest_error(stored: Array, tile: Tile) -> float:

@@ -143,7 +143,7 @@ def _sample(name: str, dst: tuple[str, ...], src: tuple[str, ...]) -> str | None
         first, wide = 4 * position + 4, kind in ("b64", "f64", "pkf32", "mask")
         bank = "s" if name.startswith("s_") or kind == "mask" else "v"
         words.append(f"{bank}[{first}:{first + 1}]" if wide else f"{bank}{first}")
-    if plain.startswith("s_cmpk_") or plain in ("s_movk_i32", "s_addk_i32", "s_mulk_i32"):
+    if plain.startswith("s_cmpk_") or plain in ("s_movk_i32", "s_cmovk_i32", "s_addk_i32", "s_mulk_i32"):
         words[-1] = "0x123"
     if clamp and plain in ("v_add_u32", "v_sub_u32", "v_add_u16", "v_sub_u16"):
         plain += "_e64"

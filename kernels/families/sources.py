@@ -29,97 +29,16 @@ REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             "fused_splitk_atomic": "57566879e7f7",
             "fused_splitk_workspace": "57566879e7f7",
         },
-        "a23dbba17664": {
-            "staged_triton": "271a07203285",
-        },
-        "6ced53e521c3": {
-            "staged_hip": "4bcf669fa463",
-        },
-        "5efa91e3dab6": {
-            "staged_ck": "ea15ab12ce3e",
-        },
-        "3dc71b423d70": {
-            "study": "345e38519b46",
-        },
-        "7f7b0add166f": {
-            "fused": "5b4850e2e88b",
-            "fused_splitk_atomic": "5b4850e2e88b",
-            "fused_splitk_workspace": "5b4850e2e88b",
-        },
-        "bccf2333c720": {
-            "staged_triton": "a23dbba17664",
-        },
-        "2694e36a54c5": {
-            "staged_hip": "6ced53e521c3",
-        },
-        "af59b1b2e38b": {
-            "staged_ck": "5efa91e3dab6",
-        },
-        "2cff87ee285e": {
-            "aiter": "a936040cd0ab",
-        },
-        "f3d651567c57": {
-            "study": "3dc71b423d70",
-        },
-        "e841e5cd0086": {
-            "fused": "5b4850e2e88b",
-            "fused_splitk_atomic": "5b4850e2e88b",
-            "fused_splitk_workspace": "5b4850e2e88b",
-        },
-        "4eee1cd26d37": {
-            "staged_triton": "a23dbba17664",
-        },
-        "74a31820b4fe": {
-            "staged_hip": "6ced53e521c3",
-        },
-        "d33fa8c34c04": {
-            "staged_ck": "5efa91e3dab6",
-        },
-        "9ec4fd62fd48": {
-            "aiter": "a936040cd0ab",
-        },
-        "b4064a888e48": {
-            "study": "3dc71b423d70",
-        },
-        "1abaa661dc73": {
-            "staged_ck": "5efa91e3dab6",
-        },
-        "c43bf5fdc460": {
-            "study": "3dc71b423d70",
-        },
         "df574bb3273c": {
-            "fused": "5b4850e2e88b",
-            "fused_splitk_atomic": "5b4850e2e88b",
-            "fused_splitk_workspace": "5b4850e2e88b",
+            "fused": "57566879e7f7",
+            "fused_splitk_atomic": "57566879e7f7",
+            "fused_splitk_workspace": "57566879e7f7",
         },
         "de630f329dbf": {
-            "staged_triton": "a23dbba17664",
+            "staged_triton": "271a07203285",
         },
-        "9f020264458c": {
-            "staged_hip": "6ced53e521c3",
-        },
-        "3c131c908ff4": {
-            "staged_ck": "5efa91e3dab6",
-        },
-        "126fc64a53bb": {
-            "study": "3dc71b423d70",
-        },
-        "9f2b74e305a2": {
-            "fused": "5b4850e2e88b",
-            "fused_splitk_atomic": "5b4850e2e88b",
-            "fused_splitk_workspace": "5b4850e2e88b",
-        },
-        "bba448165e4d": {
-            "staged_triton": "a23dbba17664",
-        },
-        "da32e20dc376": {
-            "staged_hip": "6ced53e521c3",
-        },
-        "4d661067c6e8": {
-            "staged_ck": "5efa91e3dab6",
-        },
-        "9fa00917a823": {
-            "study": "3dc71b423d70",
+        "4eee1cd26d37": {
+            "staged_triton": "271a07203285",
         },
     }
 )

@@ -14,6 +14,10 @@ if [ -L "${venv%/}" ]; then # --clear would empty the folder that the link leads
     echo "error: $venv is a symbolic link; remove it, or name another folder with VENV=..." >&2
     exit 2
 fi
+# VENV is active, and made anew: the Python that it was made from makes it again.
+python=$("$python" -c 'import os, sys
+own = os.path.realpath(sys.prefix) == os.path.realpath(sys.argv[1])
+print(os.path.join(sys.base_prefix, "bin", "python3") if own else sys.argv[2])' "$venv" "$python")
 has_torch=$("$python" -c 'import torch' 2>/dev/null && echo yes || echo no)
 if [ -e "${KFD:-/dev/kfd}" ] && [ "$has_torch" = no ]; then # PyPI's torch would be gigabytes of CUDA, and see no GPU
     echo "error: this machine has an AMD GPU, and $python has no torch; give one that has it with PYTHON=...," >&2

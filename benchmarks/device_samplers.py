@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as run_search.py does
+if __name__ == "__main__":
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as run_search.py does
 
 import sys
 from collections.abc import Mapping

@@ -40,6 +40,20 @@ def test_on_an_amd_machine_a_python_without_torch_is_refused_before_anything_is_
     assert not (tmp_path / "venv").exists()
 
 
+def test_an_active_environment_is_made_anew_by_the_python_that_it_was_made_from(tmp_path: Path) -> None:
+    base = Path(sys.base_prefix) / "bin" / "python3"
+    if subprocess.run([base, "-c", "import torch"], capture_output=True, check=False).returncode == 0:
+        pytest.skip(f"{base} has torch: the script would go on and install")
+    venv, kfd = tmp_path / "venv", tmp_path / "kfd"
+    subprocess.run([base, "-m", "venv", "--without-pip", venv], check=True)
+    kfd.touch()
+    done = subprocess.run(
+        ["sh", str(SCRIPT), str(venv / "bin" / "python3"), str(venv)],
+        env={"PATH": "/usr/bin:/bin", "KFD": str(kfd)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr.startswith(f"error: this machine has an AMD GPU, and {base} has no torch;")
+
+
 def test_what_python_imports_from_an_editable_install_its_environment_imports_too(tmp_path: Path) -> None:
     packages, project = tmp_path / "x-packages", tmp_path / "project"
     packages.mkdir()

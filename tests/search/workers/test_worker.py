@@ -98,6 +98,7 @@ def test_the_garbage_collector_of_a_worker_skips_what_was_loaded_at_its_start(po
 
 
 def test_forked_workers_see_the_environment_of_their_parent_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)  # which the process to fork from is given
     told = []
     for value in ("first", "second"):
         monkeypatch.setenv("MXFP4_TEST_VALUE", value)

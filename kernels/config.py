@@ -49,7 +49,6 @@ def knob(default: int | str, meaning: str, limits: Limits = SMALL) -> Any:
 
     Args:
         default: Its value where a file names none.
-        meaning: One line for people.
         limits: Least and greatest value that a file may set, of a whole number.
     """
     return field(default=default, metadata={"meaning": meaning, "limits": limits})

@@ -36,7 +36,6 @@ def load_dispatcher(
     Args:
         device: What the rows must have been made for; files for another device are counted in ``sources``.
         tables: The user's, which come before the project's; default: those that ``MXFP4_TABLES`` names now.
-        deterministic_only: See :class:`Dispatcher`.
         misses: File to which shapes without a row are appended; none by default.
 
     Raises:

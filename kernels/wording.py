@@ -15,8 +15,6 @@ def instead_of(name: str, known: Iterable[str], listed: str = "") -> str:
     """The cure for the unknown ``name``: the nearest known names, whatever their case, then all if they are few.
 
     Args:
-        name: What the user wrote.
-        known: What could have been meant.
         listed: Where all known names can be read if they are many, for example "`x help` lists them".
     """
     names = list(dict.fromkeys(known))

@@ -24,7 +24,6 @@ class YamlNode:
     """One node of a YAML file.
 
     Args:
-        node: PyYAML's composed node.
         field: Words that lead to the node, for messages.
     """
 

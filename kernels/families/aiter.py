@@ -46,8 +46,6 @@ def library_gemm(
         b: [N, K // 2] uint8, shuffled, flat.
         b_scale: Its shuffled scales, flat.
         out: [M, N] bfloat16, flat.
-        K: Depth.
-        stride_am: Elements between rows of ``a``.
 
     Raises:
         UnavailableError: AITER cannot be imported, or lacks these functions.

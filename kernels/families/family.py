@@ -21,7 +21,6 @@ class Family:
         name: Word used in tables, spaces, studies and results.
         stages: What its program is composed of, from a configuration or from columns of them.
         deterministic: False where the order of the sum may differ between runs, whatever the configuration.
-        summary: One line for the user.
         sources: Files of this package that decide what runs, beside the one that holds ``stages``.
     """
 
@@ -62,7 +61,6 @@ class Family:
         """Buffers and launches of ``config`` at ``shape``.
 
         Args:
-            config: Knobs of this family's ``config_type``.
             stride_am: Elements between rows of A; default ``shape.K``.
         """
         return compose(self.stages(config), shape, shape.K if stride_am is None else stride_am)

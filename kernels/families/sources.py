@@ -46,11 +46,7 @@ REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 
 @cache
 def source_hash(names: tuple[str, ...]) -> str:
-    """First 12 hexadecimal digits of SHA-256 over sources of ``kernels`` that this process runs.
-
-    Args:
-        names: Files, relative to the package.
-    """
+    """First 12 hexadecimal digits of SHA-256 over sources of ``kernels`` that this process runs."""
     digest = hashlib.sha256()
     for name in sorted(set(names)):
         text = files("kernels").joinpath(name).read_bytes().decode().replace("\r\n", "\n")

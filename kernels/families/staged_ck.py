@@ -74,13 +74,7 @@ class StagedCkConfig(KernelConfig):
 
 @dataclass(frozen=True, eq=False)
 class CodeObjectGemm(Stage):
-    """Multiply with AITER's code object of one tile; slices of K are added to a cleared C.
-
-    Args:
-        BLOCK_M: Rows of the tile.
-        BLOCK_N: Columns of it.
-        log2_k_split: See :func:`kernels.rocm.code_objects.check`.
-    """
+    """Multiply with AITER's code object of one tile; slices of K are added to a cleared C."""
 
     BLOCK_M: Any
     BLOCK_N: Any

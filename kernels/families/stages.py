@@ -116,13 +116,7 @@ def _scale_buffer(name: str, rows: int, K: int, role: Role) -> Buffer:
 
 @dataclass(frozen=True, eq=False)
 class Quantize(Stage):
-    """Quantise A to the packed buffers with Triton; pads of the scales stay as they are.
-
-    Args:
-        BLOCK_M: Rows of a program's tile.
-        BLOCK_K: Columns of it.
-        quantizer: ``hardware`` or ``software``.
-    """
+    """Quantise A to the packed buffers with Triton; pads of the scales stay as they are."""
 
     BLOCK_M: Any
     BLOCK_K: Any
@@ -153,7 +147,6 @@ class Round(Stage):
     """Round A to its MXFP4 values, bf16 in the order of ``kernels.triton.decoded``.
 
     Args:
-        BLOCK_M: Rows of a program's tile.
         BLOCK_K: Columns of it, a multiple of ``VALUES_K``.
     """
 
@@ -210,11 +203,7 @@ class HipQuantize(HipStage):
 
 @dataclass(frozen=True, eq=False)
 class Clear(Stage):
-    """Set a buffer [M, N] to zero: ``sums`` of fp32, a workspace, or the output.
-
-    Args:
-        buffer: ``sums`` or ``out``.
-    """
+    """Set a buffer [M, N] to zero: ``sums`` of fp32, a workspace, or the output."""
 
     buffer: str
 
@@ -306,13 +295,7 @@ class Gemm(Stage):
 
 @dataclass(frozen=True, eq=False)
 class Sum(Stage):
-    """Sum fp32 slices [slices, M, N] and round to bf16, a tile [BLOCK_M, BLOCK_N] a program.
-
-    Args:
-        BLOCK_M: Rows of a tile.
-        BLOCK_N: Columns of it.
-        slices: How many.
-    """
+    """Sum fp32 slices [slices, M, N] and round to bf16, a tile [BLOCK_M, BLOCK_N] a program."""
 
     BLOCK_M: Any
     BLOCK_N: Any
@@ -349,11 +332,6 @@ VECTORS: Final = (4, 8, 16, 32)  # values of a block that one lane holds
 def hip_quantize_kernel(threads: int, groups: int, vector: int) -> HipKernel:
     """The kernel for one set of its parameters.
 
-    Args:
-        threads: One of ``THREADS``.
-        groups: One of ``GROUPS``.
-        vector: One of ``VECTORS``.
-
     Raises:
         ValueError: A parameter has no such value.
     """
@@ -379,7 +357,6 @@ def hip_quantize_call(
     Args:
         M: Rows, at least 1.
         K: Columns, a positive multiple of 64.
-        kernel: From :func:`quantize_kernel`.
         a: Buffer of A, its values at multiples of 2 bytes.
         codes: Buffer [M, K//2].
         scale: Buffer of :func:`kernels.mxfp4.layouts.padded_scale_shape` (M, K//32).

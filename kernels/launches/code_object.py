@@ -69,11 +69,7 @@ def launch_grid(shape: GemmShape, code_object: CodeObject, log2_k_split: int = 0
 
 @dataclass(frozen=True)
 class CodeObjectCoverage:
-    """Which workgroups compute which tiles; a :class:`kernels.launches.coverage.Coverage`.
-
-    Args:
-        log2_k_split: See :func:`kernels.rocm.code_objects.check`.
-    """
+    """Which workgroups compute which tiles; a :class:`kernels.launches.coverage.Coverage`."""
 
     shape: GemmShape
     code_object: CodeObject

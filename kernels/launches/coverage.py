@@ -92,11 +92,6 @@ class TileCoverage:
     """Tiles of C, with the remaps of ``kernels.triton.tiles.tile_of_program``.
 
     Args:
-        M: Rows of C.
-        N: Columns of C.
-        BLOCK_M: Rows of a tile.
-        BLOCK_N: Columns of a tile.
-        GROUP_M: Tile rows visited together.
         num_xcds: Dies that each get a contiguous range of tiles.
         split_k: Workgroups of one tile.
     """
@@ -162,13 +157,7 @@ def _tiles(c: TileCoverage) -> tuple[Indices, Indices, Indices]:
 
 @dataclass(frozen=True)
 class RowCoverage:
-    """Tiles of A [M, K], row by row: every tile of a row of A matters to the same row of C.
-
-    Args:
-        K: Columns of A.
-        BLOCK_M: Rows of a tile.
-        BLOCK_K: Columns of a tile.
-    """
+    """Tiles of A [M, K], row by row: every tile of a row of A matters to the same row of C."""
 
     K: int
     BLOCK_M: int
@@ -196,7 +185,6 @@ def quantize_height(threads: Any, groups: Any, vector: Any) -> Any:
     """How many teams of a workgroup of ``hip/quantize.hip`` are above each other; numbers, or arrays of them.
 
     Args:
-        threads: Of a workgroup.
         groups: Blocks of a team, 1, 2 or 4; with 4 they lie 4 groups apart, in two columns of teams' width.
         vector: Values of a block that one lane holds.
     """
@@ -208,9 +196,6 @@ class QuantizeCoverage:
     """Workgroups of ``hip/quantize.hip`` over A [M, K]: ``QUANTIZE_COLUMNS`` wide, numbered along K first.
 
     Args:
-        M: Rows of A.
-        K: Columns of A.
-        threads: Of a workgroup.
         groups: Blocks of 32 values that a team of lanes quantises; with 2 and 4 it works on two rows, 16 apart.
         vector: Values of a block that one lane holds.
     """
@@ -260,7 +245,6 @@ class FlatCoverage:
     """Runs of the elements of C in row-major order.
 
     Args:
-        N: Columns of C.
         block: Elements of a run.
     """
 

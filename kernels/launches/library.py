@@ -20,7 +20,6 @@ class LibraryKernel:
     """A library's function.
 
     Args:
-        arg_names: Arguments of ``run`` in order.
         prepare: Imports the library, or raises :class:`~kernels.errors.UnavailableError`.
         run: Takes each argument by name: a tensor over a buffer's memory, flat or in the buffer's shape, or an integer.
             It works on the current stream.

@@ -32,7 +32,6 @@ class NativeKernel(ABC):
 
     Args:
         name: Symbol of the kernel function.
-        arg_names: Run-time arguments in order.
         threads: Of a workgroup.
     """
 
@@ -91,7 +90,6 @@ class HipKernel(NativeKernel):
     Args:
         source: File name in ``kernels/hip``.
         defines: Preprocessor constants that choose the template parameters.
-        arg_types: Of the arguments, in order.
     """
 
     source: str
@@ -135,7 +133,6 @@ class PrebuiltKernel(NativeKernel):
     """A kernel in a code object on this machine.
 
     Args:
-        path: ELF file.
         fields: Name, ``struct`` code and byte offset of every field of the argument buffer.
         constants: Values of the fields that are no arguments.
         size: Bytes of the argument buffer.

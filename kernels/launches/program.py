@@ -73,7 +73,6 @@ class Built:
     """What compiling for a cache on disk gave.
 
     Args:
-        cached: Whether it was there.
         lds_bytes: Shared memory of a workgroup; 0 where nobody says.
     """
 
@@ -122,10 +121,8 @@ class KernelCall:
     """One kernel launch.
 
     Args:
-        kernel: What is launched.
         grid: Workgroups in x, y, z.
         args: Run-time arguments in the kernel's order: a ``str`` names a buffer, an ``int`` is an i32.
-        constexprs: Compile-time arguments.
         coverage: Which workgroups a part of the output depends on.
         options: Launch options such as ``num_warps``; the ones a backend does not know are dropped at launch.
     """
@@ -153,8 +150,6 @@ class Program:
     """Buffers and launches, in order, that compute ``out = Q(a) @ b.T``.
 
     Args:
-        buffers: What the launches read and write.
-        calls: In order.
         bf16_slice_k: Elements of K of each slice whose sum is rounded to bf16 and added to ``out`` by atomics, which
             costs exactness and fixed bits; None where all sums are fp32.
     """

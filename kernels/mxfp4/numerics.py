@@ -117,7 +117,6 @@ def quantize(x: torch.Tensor, rule: Rule = "even") -> Mxfp4Tensor:
 
     Args:
         x: [..., K], bfloat16, float16 or float32, any strides, any device.
-        rule: Exponent rule.
 
     Raises:
         TypeError: ``x`` has another dtype.

@@ -27,7 +27,6 @@ class PackedWeight:
         scale: [pad256(N), pad8(K // 32)] uint8, contiguous, in that of :func:`kernels.mxfp4.layouts.scale_offset`.
         N: Logical rows.
         K: Logical columns.
-        layout: Byte order of both tensors.
 
     Raises:
         TypeError: A tensor is not uint8.

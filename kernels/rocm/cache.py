@@ -35,12 +35,7 @@ from kernels.rocm.compiler import (
 
 @dataclass(frozen=True)
 class HipCache(BuildCache[HipBuild]):
-    """Builds on disk.
-
-    Args:
-        folder: Where they lie; created on the first build.
-        sources: Folder of the HIP sources.
-    """
+    """Builds on disk."""
 
     folder: Path = field(default_factory=lambda: default_cache() / "hip")
     sources: Path = SOURCES

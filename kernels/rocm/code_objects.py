@@ -52,8 +52,6 @@ class CodeObject:
         tile_k: Elements of K of one step.
         splits_k: Whether it reads ``log2_k_split`` and can add slices of K with bf16 atomics.
         preshuffled: Whether it reads B in the order of :func:`kernels.mxfp4.layouts.weight_offset`.
-        symbol: Name of the kernel function.
-        path: ELF file that holds it.
     """
 
     tile_m: int
@@ -80,12 +78,7 @@ class CodeObject:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The kernels of one AITER.
-
-    Args:
-        folder: Where the index and the files lie.
-        objects: In the order of the index.
-    """
+    """The kernels of one AITER."""
 
     folder: Path
     objects: tuple[CodeObject, ...]

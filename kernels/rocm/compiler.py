@@ -101,7 +101,6 @@ class HipBuild:
     Args:
         assembly: Text of the whole source, AMDGPU syntax, with the kernels' metadata.
         compiler: :attr:`HipCompiler.version`.
-        compile_s: Seconds that the compiler took.
     """
 
     assembly: str
@@ -223,8 +222,6 @@ def compile_hip(
     """Compile the source of ``kernel``, with its macros, to assembly.
 
     Args:
-        kernel: Names the source and the macros.
-        compiler: Default: :func:`find_compiler`.
         log: File that receives what the compiler writes.
 
     Raises:

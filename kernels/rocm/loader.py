@@ -35,10 +35,6 @@ class Loadable(Protocol):
 def load_native(kernel: Loadable, runtime: HipRuntime | None = None, builds: HipCache | None = None) -> HipFunction:
     """``kernel``, built if it has to be, loaded on the current GPU.
 
-    Args:
-        runtime: Default: torch's.
-        builds: Default: the user's cache.
-
     Raises:
         KernelError: The compiler rejects it.
         InputError: There is no compiler, or a file is missing.
@@ -60,9 +56,6 @@ def native_runner(
     so a graph can capture it. Threads may share it.
 
     Args:
-        grid: Workgroups in x, y, z.
-        runtime: Default: torch's.
-        builds: Default: the user's cache.
         current_stream: Default: the one that Triton's launches ask, so that all launches of a plan share a stream.
 
     Raises:

@@ -38,8 +38,6 @@ class HipFunction:
     """A kernel that is loaded.
 
     Args:
-        name: Its symbol.
-        handle: hipFunction_t.
         device: Index of the GPU that it was loaded on.
         registers: A lane.
         scratch_bytes: A lane; spilled registers live there.

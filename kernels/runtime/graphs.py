@@ -109,11 +109,7 @@ class CudaGraphs:
 
 @dataclass(frozen=True, eq=False)
 class Workspace:
-    """Memory between the kernels of a product, shared by the graphs of one stream: a replay is one unit of its order.
-
-    Args:
-        memory: Bytes.
-    """
+    """Device memory, in bytes, that workspaces are cut from."""
 
     memory: torch.Tensor
 
@@ -158,7 +154,6 @@ class GraphCache:
     """Captured products by weight, stream and addresses; at most ``limit`` of them, freed with the weight.
 
     Args:
-        backend: What captures.
         limit: Graphs kept.
     """
 

@@ -52,7 +52,6 @@ class Plan:
     """Everything about a shape's launches that does not change between calls. Knows no weight and no tensor.
 
     Args:
-        launches: In order.
         workspace_bytes: To allocate for each call; 0 if none.
     """
 
@@ -70,12 +69,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class LoadedProgram:
-    """A program on the GPU whose buffers are tensors that the caller gives, workspaces included.
-
-    Args:
-        program: What was loaded.
-        kernels: One a launch.
-    """
+    """A program on the GPU whose buffers are tensors that the caller gives, workspaces included."""
 
     program: Program
     kernels: tuple[Loaded, ...]
@@ -112,8 +106,6 @@ def build_plan(
     """Compile and arrange what ``config`` needs.
 
     Args:
-        family: Name in ``FAMILIES``.
-        make: Makes a runner of a launch.
         limit_bytes: Bound of the workspace; beyond it rows are computed in parts.
 
     Raises:
@@ -200,8 +192,6 @@ def rows_of_a_part(M: int, program: Callable[[int], Program], limit_bytes: int =
     16 splits would ask for 15 GB at M = 32768, N = 7168.
 
     Args:
-        M: Rows of C.
-        program: Program for a number of rows.
         limit_bytes: What the workspaces of a part may take; a part has at least ``ROW_STEP`` rows whatever they need.
     """
     rows = M

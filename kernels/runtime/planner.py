@@ -35,7 +35,6 @@ class Choice:
     """What serves a shape, and why.
 
     Args:
-        family: Name in ``FAMILIES``.
         lookup: The table's answer; its ``row`` is None where the family's default serves.
     """
 
@@ -83,9 +82,6 @@ class Planner:
     """Makes and keeps the plans of one dispatcher.
 
     Args:
-        device: What the plans are for.
-        choose: Answers which configuration serves a shape.
-        make: Makes runners.
         limit_bytes: Of the workspace of a call.
         misses: Where shapes without a row are recorded.
     """

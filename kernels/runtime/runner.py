@@ -16,10 +16,6 @@ MakeRunner = Callable[[KernelCall, Mapping[str, PointerSpec]], Runner]
 def make_runner(call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Runner:
     """What launches ``call`` on addresses, or interprets it.
 
-    Args:
-        call: What to make ready.
-        pointers: By name of the buffer.
-
     Raises:
         TritonError: The compiler or the device's limits reject it; also RuntimeError or IndexError from inside.
         KernelError: A kernel that Triton does not make cannot be built, or a library cannot be imported.

@@ -18,7 +18,6 @@ class Lookup:
     Args:
         row: None where ``how`` is ``miss``.
         how: ``exact``: the M asked for; ``bucket``: a larger M; ``above``: a smaller M; ``miss``.
-        explanation: One line for the user.
     """
 
     row: TableRow | None

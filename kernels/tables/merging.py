@@ -19,8 +19,6 @@ class Change:
     Args:
         action: ``added``, ``replaced``: ``row`` is new; ``kept``: it was there; ``dropped``: it is left out.
         row: The row that the action is about.
-        previous: The row that was replaced.
-        reason: One line for the user.
     """
 
     action: Action

@@ -52,8 +52,6 @@ class TableRow:
         M: Rows of C, logical elements; the row serves this M and those near it.
         N: Columns of C, logical elements.
         K: Inner dimension, logical elements (never packed bytes).
-        family: Name in ``FAMILIES``.
-        config: Of the family's ``config_type``.
         evidence: Whether the time was measured or predicted.
         deterministic: Whether every run gives the same bits.
         time_us: Median device time, of a measured row only.

@@ -26,7 +26,6 @@ class TableSource:
     """One file that was read.
 
     Args:
-        device: Which it was made for.
         serving: Those of them that can serve the device that was asked for: none if the file is for another device;
             fewer than ``rows`` where a file before it has a row of the same key.
     """

@@ -53,6 +53,5 @@ def shares(worth: Sequence[float], lanes: int) -> list[float]:
 
     Args:
         worth: Of the shapes that are to be searched, in their order.
-        lanes: How many are searched at once.
     """
     return [max(1.0, sum(worth[i:]) / worth[i] / lanes) for i in range(len(worth))]

@@ -35,7 +35,6 @@ class Export:
     """What was written.
 
     Args:
-        report: What became of each row.
         unresolved: Shapes of the results that have no winner.
         unfinished: What the search lacks that a row of the table comes from, by the row's shape.
         regrets: Rows that cost more than ``min_gain`` at smaller M of their bucket, as far as the results tell.

@@ -45,7 +45,6 @@ def publish(
     """Write the format ``name``, merged into the files that are there, each in one step.
 
     Args:
-        name: One of ``search.formats.FORMATS``.
         results: What a format of trials is written from; one of tables takes none.
         table: What a format of tables is written from; default: the project's own for gfx950.
         output: A file, or a folder of a format that has several files; default: in the current folder.

@@ -20,7 +20,6 @@ def report(frame: pd.DataFrame, path: Path, against: Path | None = None, gains: 
     """Write the page ``path``.
 
     Args:
-        path: HTML file.
         against: Results, a tuned table or a published file to compare with.
         gains: Lines that say what a model gains.
 

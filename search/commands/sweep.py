@@ -54,20 +54,16 @@ class SweepRequest:
     """What the user asked for.
 
     Args:
-        shapes: To be searched, in order.
         target: One of ``search.evaluators.targets.TARGETS``; ``auto``: the local GPU where there is one, else gfx950.
         families: Families to search; None takes all that have a space.
         trials: Trials a shape, those of earlier runs included.
         time_budget_s: Seconds for the whole sweep; None is no limit.
-        sampler: One of ``search.study.samplers.SAMPLERS``.
         storage: Optuna storage URL or file instead of the folder's own.
         jobs: Worker processes; None takes one a core.
-        fresh: Begin new studies instead of resuming.
         warm: Time with operands that stay in the GPU's cache, instead of cold ones; measured targets only.
         patience: Trials in a row without a better one that end a shape's search; None ends none so.
         until: Percent of the best time that a point must promise to save, for a shape's search to go on; None takes
             every trial.
-        spaces: Folder of the search spaces.
         cache: Folder of compiled kernels; None takes the user's cache folder.
         only: Points of each shape to try, and no others; None searches the spaces.
         weights: How often a step of a model runs each shape: under a time budget the shapes share it by what they can
@@ -121,9 +117,7 @@ class SweepResult:
     """How the sweep ended.
 
     Args:
-        device: What the trials are valid for.
         studies: Study of each shape that was begun, in this sweep or an earlier one.
-        interrupted: Whether the user stopped it.
         left: Shapes without a trial for which the time budget was too short.
     """
 

@@ -26,7 +26,6 @@ def timeline(frame: pd.DataFrame, trial: str, to: Path | None) -> tuple[list[str
     """Draw the compute unit of a trial; what bounds it in words, and the files.
 
     Args:
-        frame: Results.
         trial: Row of the results, or ``MxNxK`` for the shape's best trial.
         to: Path of the files without their endings; default: named by shape and row, in the current folder.
 

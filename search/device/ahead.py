@@ -28,7 +28,6 @@ class Compiled:
 
     Args:
         cached: Whether every kernel was on disk already.
-        kernels: How many the program launches.
         lds_bytes: Largest shared memory of a kernel.
     """
 

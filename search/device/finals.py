@@ -58,12 +58,6 @@ def decide(
 ) -> Decision | None:
     """Hold the finals of ``kept`` and add a trial for each finalist; None where there is nothing (new) to decide.
 
-    Args:
-        kept: Study in the storage.
-        evaluator: Times side by side.
-        incumbent: What serves the shape today.
-        seed: Of the order of the rounds.
-
     Raises:
         FinalsFailedError: The finalists could not be timed; the trials stand as they are.
     """

@@ -64,9 +64,7 @@ class Origin:
     """What a measurement was made on.
 
     Args:
-        device: Architecture and compute units.
         rocm_or_cuda: Toolkit that torch was built for, and its version.
-        driver: Version of the kernel driver.
         product: What sets it apart from others of the same device; None on CUDA.
     """
 
@@ -199,12 +197,7 @@ def _display_name(gpu: GpuFacts) -> str:
 
 
 def kernel_error(error: RuntimeError, gpu: Gpu) -> KernelError | None:
-    """What ``error`` says of the configuration; None where it is a bug of this program.
-
-    Args:
-        error: Raised by torch, Triton or the driver.
-        gpu: Asked whether it still answers.
-    """
+    """What ``error`` says of the configuration; None where it is a bug of this program."""
     text = one_line(error)
     try:
         gpu.synchronize()

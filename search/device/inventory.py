@@ -31,10 +31,7 @@ class GpuFacts:
     """One GPU that this process sees.
 
     Args:
-        key: Architecture and compute units.
-        name: As torch says it; for display.
         address: On the PCI bus; None where torch does not say.
-        product: On ROCm, what it is.
     """
 
     index: int

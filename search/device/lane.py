@@ -50,7 +50,6 @@ class Job:
     """A task with its answer.
 
     Args:
-        answer: Settled when the task ended.
         facts: Columns that were known before.
         is_baseline: Whether it shows the GPU's state instead of a candidate's.
     """
@@ -73,10 +72,7 @@ class GpuLane:
     """Runs jobs on one GPU in order.
 
     Args:
-        index: Of the GPU, for the results.
         pool: One worker process that sees only this GPU.
-        limits: Seconds that its tasks may take.
-        clock: Seconds.
         spare: A second such pool, whose process stands by: after a fault it takes over at once, while the first
             pool's process is replaced. None waits for the replacement.
     """

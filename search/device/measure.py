@@ -69,8 +69,6 @@ class FinalTask:
     Args:
         candidates: Each was checked before.
         protocol: Gives the copies that launches go round.
-        rounds: Samples of each.
-        seed: Of the order.
         dispatched: Time the first candidate through the dispatcher as well.
     """
 

@@ -49,12 +49,7 @@ def pci_address(properties: Any) -> str | None:
 
 
 def product_of(name: str, address: str | None, sysfs: Path = SYSFS) -> Product | None:
-    """The product behind a PCI address, or the one that its name gives away; None where neither says.
-
-    Args:
-        name: torch's name of the GPU.
-        address: From :func:`pci_address`.
-    """
+    """The product behind a PCI address, or the one that its name gives away; None where neither says."""
     if name.lower().startswith(SIMULATED):
         return Product(SIMULATED)
     folder = None if address is None else sysfs / "bus" / "pci" / "devices" / address

@@ -27,10 +27,8 @@ class Finalist:
 
     Args:
         time_us: Median of the search's own timing.
-        lo_us: Lower end of its interval.
         deterministic: Whether every run gave the same bits.
         resources: Sorts the one that needs less first.
-        incumbent: Whether it serves the shape today.
     """
 
     candidate: Candidate
@@ -67,7 +65,6 @@ class Selection:
         confidence: That the winner is faster than that one: 1 - p of a two-sided sign test over the rounds.
         tie: Whether another finalist could not be told from the winner.
         rank_tau: Kendall's tau between the ranks of the search and of the finals; None for a single finalist.
-        rounds: How often each was timed.
     """
 
     winner: Final

@@ -108,8 +108,6 @@ class Timing:
     """The time of one launch of a program.
 
     Args:
-        median_us: Median over the samples.
-        lo_us: Lower end of the median's 95 % interval.
         slow: Whether sampling stopped because it was clearly slower than the best.
         rotated_bytes: Bytes of the copies that the launches went round; 0 if warm.
         host_launch_us: Time the host takes to launch it outside of a graph.
@@ -149,9 +147,7 @@ def sample_until_sure(
 
     Args:
         replay_us: Device times of the asked number of replays.
-        protocol: When to stop.
         best_us: Time of the best candidate so far.
-        clock: Seconds.
 
     Raises:
         BrokenMeasurementError: A replay took no time, or none that is a number.

@@ -46,7 +46,6 @@ class DeviceEvaluator(Evaluator):
     Args:
         jobs: Compiling processes; None takes one a core but two, and not more than the GPUs can use.
         gpus: Indices of the GPUs to use, which are all of one kind.
-        compiler: Pool that compiles; None makes one.
         workers: Pool of each GPU, with one process; None makes them, each with a spare that stands by.
     """
 

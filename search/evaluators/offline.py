@@ -132,7 +132,6 @@ def lost_worker(error: WorkerDied | WorkerTimedOut, logs: Path, cache: ArtifactC
     """Outcome of a candidate whose worker died or hung, and, where it was the compiler's doing, the memory of it.
 
     Args:
-        error: How the worker was lost.
         logs: The task's folder; a log is left of the compilation that was running.
         cache: Where a compiler's abort is stored, so that it is met once and not in every run.
         keep: Store a time-out as well: the limit was not made shorter than usual.

@@ -33,11 +33,7 @@ def is_replay(target: str) -> bool:
 
 
 class RecordedPoints:
-    """The recorded configurations of one family at one shape, as the points that a search may choose from.
-
-    Args:
-        configs: In the order of the file.
-    """
+    """The recorded configurations of one family at one shape, as the points that a search may choose from."""
 
     def __init__(self, configs: Sequence[KernelConfig]) -> None:
         self.configs = tuple(configs)

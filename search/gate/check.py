@@ -70,8 +70,6 @@ def check_program(
     """Execute the chosen tiles of ``program``.
 
     Args:
-        program: To check at ``shape``.
-        calls: Its launches with their code.
         budget: Instructions that a wave may execute.
         stride_am: Elements from one row of A to the next, NaN between them, that ``program`` was made for; None: K.
 

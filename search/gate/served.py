@@ -61,7 +61,6 @@ def check_served(candidate: ServedCandidate, compiled: Compile) -> None:
     """Execute a candidate, which is right at its own shape, in every way of :func:`servings`.
 
     Args:
-        candidate: To execute.
         compiled: Compiles a program; M and the stride are run-time arguments, so mostly from disk.
 
     Raises:

@@ -34,7 +34,6 @@ def write_bundle(frame: pd.DataFrame, path: Path, checks: Sequence[Mapping[str, 
     """Write the ZIP file ``path``.
 
     Args:
-        path: ``.zip``.
         checks: What ``doctor`` says, as mappings of texts.
 
     Raises:

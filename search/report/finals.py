@@ -69,7 +69,6 @@ def gpu_wait_share(frame: pd.DataFrame, *, warm_up: int = WARM_UP) -> float:
     """Waiting over waiting and working, from the columns ``gpu_wait_s`` and ``gpu_s``; NaN without measured trials.
 
     Args:
-        frame: Results of one or several studies.
         warm_up: First trials of each study that do not count.
     """
     measured = frame[frame["gpu_s"].notna()]

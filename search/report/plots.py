@@ -87,10 +87,8 @@ def draw(plt: Any, families: pd.Series[str], times_us: pd.Series[float], label: 
     """Figure of one search.
 
     Args:
-        plt: ``matplotlib.pyplot``.
         families: Family of each trial, in the order of the search.
         times_us: Their times; NaN of a trial that failed or was stopped.
-        label: Of the axis of times.
     """
     figure, (search, compare) = plt.subplots(1, 2, figsize=(11, 5), sharey=True, layout="constrained")
     numbers = pd.Series(range(1, len(times_us) + 1), index=times_us.index)

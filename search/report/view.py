@@ -116,12 +116,7 @@ def matching_rows(frame: pd.DataFrame, expression: str) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Checker:
-    """Refuses the first part of the expression that is not allowed.
-
-    Args:
-        text: The expression in one line.
-        columns: Names that it may read.
-    """
+    """Refuses the first part of the expression that is not allowed."""
 
     text: str
     columns: Collection[str]

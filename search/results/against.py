@@ -29,11 +29,7 @@ class Best:
     """What serves a shape best, on one word.
 
     Args:
-        family: Of ``config``.
-        evidence: Whether ``cost_us`` was measured or predicted.
-        cost_us: Microseconds.
         spread_us: Width of the measured interval, None where unknown.
-        how: Timing protocol or model.
     """
 
     device: DeviceKey

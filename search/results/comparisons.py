@@ -52,9 +52,6 @@ def cliffs(frame: pd.DataFrame, best: Sequence[Winner]) -> list[Cliff]:
     """The cliff to the default that serves an untuned shape, and that to the library, where results know them.
 
     Where the winners are of several devices, the words begin with the device.
-
-    Args:
-        best: Winners of ``frame``.
     """
     known = slowdowns(frame, lambda device, shape: (default_choice(shape, device), LIBRARY))
     devices = list(dict.fromkeys(winner.device for winner in best))

@@ -36,7 +36,6 @@ def make_record(
     A fact that is None, infinite or NaN is unknown and left out.
 
     Args:
-        device: What the candidate was judged for.
         evaluation: Verdict; its ``objective_us`` becomes ``time_us`` or ``predicted_us``.
         started: ISO 8601, with the offset from UTC.
         versions: Columns ``triton``, ``torch``, ``rocm_or_cuda``; ``source_hash`` is the family's by default.

@@ -22,9 +22,7 @@ class Start:
 
     Args:
         shape: It was made for; serves smaller M too.
-        family: Of ``config``.
         time_us: As its source says; None where that has no times.
-        how: How the source obtained the time.
         exact: Whether only this point is meant, not the nearest that is legal.
     """
 

@@ -31,9 +31,6 @@ class Winner:
     """The trial that wins a shape.
 
     Args:
-        device: What it is valid for.
-        evidence: Whether ``cost_us`` was measured or predicted.
-        cost_us: Microseconds.
         spread_us: ``time_hi_us - time_lo_us`` of a measured trial, if known.
         deterministic: Whether every run gives the same bits.
         margin: How much slower the runner-up is, as a part of ``cost_us``; None without one.
@@ -93,9 +90,6 @@ def slowdowns(
     """How much slower other points are than the winner of each (device, shape), as a part of the winner's time.
 
     A point without a trial that can be compared with the winner is left out; one that only lost a tie is 0 slower.
-
-    Args:
-        points: Which points are asked about.
     """
     trials = _Trials.of(_eligible(frame, deterministic_only=False))
     found: dict[tuple[DeviceKey, GemmShape], dict[Point, float]] = {}
@@ -248,8 +242,6 @@ def preference(incumbent: bool, deterministic: bool, resources: tuple[float, ...
     """Sorts the one to prefer first, among those whose times cannot be told apart.
 
     Args:
-        incumbent: Whether it serves the shape today.
-        deterministic: Whether every run gives the same bits.
         resources: What it needs of :data:`RESOURCES`, infinite where unknown.
     """
     return (not incumbent, not deterministic, resources, time_us)

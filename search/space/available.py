@@ -16,7 +16,6 @@ def absence(family: str, device: DeviceKey, *, offline: bool) -> str | None:
     """Why ``family`` cannot be searched, after a semicolon the cure where there is one; None if it can.
 
     Args:
-        family: Name in ``FAMILIES``.
         offline: Whether candidates are judged by the simulator instead of a GPU.
     """
     return config_absence(family, FAMILIES[family].config_type(), device, offline=offline)
@@ -38,7 +37,6 @@ def available_spaces(
 
     Args:
         asked: Families that the user named; None if none was.
-        offline: As for :func:`absence`.
 
     Raises:
         InputError: A family that the user named cannot be searched, or none can.

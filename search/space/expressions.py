@@ -53,7 +53,6 @@ class Expression:
     """A checked condition.
 
     Args:
-        text: As the user wrote it.
         where: ``file:line``, for messages.
         names: What it reads.
         normal_text: The condition with uniform spaces, quotes and parentheses.
@@ -84,9 +83,7 @@ def parse_expression(text: str, names: Mapping[str, Kind], where: str) -> Expres
     """The condition that ``text`` states.
 
     Args:
-        text: Python expression syntax, see the module.
         names: What it may read, with the kind of each.
-        where: ``file:line``, for messages.
 
     Raises:
         InputError: Not Python, outside of the allowed subset, an unknown name, or no condition.

@@ -30,7 +30,6 @@ class ShapeEntry:
     """One shape and why it is there.
 
     Args:
-        shape: Logical elements.
         role: ``benchmark`` or ``test`` where the set tells them apart, else "".
         layers: Names of the layers that need it.
     """
@@ -76,7 +75,6 @@ class ShapeSet:
     """Shapes without duplicates, in the order of their file.
 
     Args:
-        source: Where the shapes come from.
         entries: At least one.
         layers: Those that a step runs, of a model.
         steps: How often a step of so many tokens occurs, by that number; relative.

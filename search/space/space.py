@@ -34,7 +34,6 @@ class SearchSpace:
     """The points that a search of one family chooses from.
 
     Args:
-        family: Name in ``kernels.families.FAMILIES``.
         parameters: Choices of each searched knob, in the order of the file; other knobs keep their defaults.
         constraints: Conditions that a point must meet besides the family's own rules.
         defaults: Starting configurations, the first that is legal first.
@@ -67,8 +66,6 @@ class _Part:
     """One file of a space: the one that names the family, or one that it extends.
 
     Args:
-        path: Of the file.
-        keys: Its content.
         inherited: Whether another file extends it: then it may name knobs that the family lacks.
     """
 

@@ -37,7 +37,6 @@ class PointSpace:
     Args:
         frames: By family, one row a point and one column a knob; a knob that a family lacks is missing there.
         shape: The problem, where the points are GEMM configurations; adds tiles, waves, steps and bytes.
-        cu_count: Compute units of the device.
         estimate_us: Times by a model [points], NaN where it has none; adds them, for measurements to correct.
         expected: What trials of other shapes make expect [points], NaN where nothing; more is slower.
         values: Values of each knob, as :func:`knob_values` finds them; default: those in ``frames``.
@@ -143,7 +142,6 @@ def gemm_features(columns: Mapping[str, npt.NDArray[Any]], shape: GemmShape, cu_
 
     Args:
         columns: Values of each searched knob [points].
-        cu_count: Compute units.
     """
     points = len(next(iter(columns.values()), ()))
 

@@ -39,8 +39,6 @@ class Points:
     """Every legal point of a shape, with a mark on those that were tried or are being tried.
 
     Args:
-        legal: Legal configurations by family.
-        seed: Of :meth:`random`.
         doubtful: By family, which points [points] are left until no other is; they can still be tried by name.
     """
 

@@ -126,11 +126,7 @@ def first_trials(
     winners: Mapping[GemmShape, Point],
     defaults: Iterable[Point],
 ) -> list[Point]:
-    """Points to try first, the likeliest to win ahead: few trials do not reach far into the defaults.
-
-    Args:
-        points: The legal ones.
-    """
+    """Points to try first, the likeliest to win ahead: few trials do not reach far into the defaults."""
     row = load_dispatcher(device).choose(shape)
     untuned = default_choice(shape, device)  # shows what a missing row would cost
     neighbours = [winners[other] for other in sorted(winners, key=lambda other: distance(shape, other))[:NEIGHBOURS]]

@@ -100,7 +100,6 @@ class SurrogateSampler(LegalSampler):
 
     Args:
         points: The legal points and which were tried.
-        spaces: Distributions of each family's fields.
         search: Over the points in the numbering of ``points``.
     """
 
@@ -150,7 +149,6 @@ class ModelSampler(LegalSampler):
 
     Args:
         points: The legal points and which were tried.
-        spaces: Distributions of each family's fields.
         startup: Random points before the model is asked.
     """
 
@@ -187,9 +185,6 @@ class Task:
 
     Args:
         points: The legal points and which were tried.
-        spaces: Distributions of each family's fields.
-        seed: Makes the proposals repeatable.
-        budget: Trials that will be run.
         shape: Problem; with ``device`` it lets the surrogate reason about tiles, waves and the timing model's estimate.
         others: Trials of other shapes there, from which the surrogate learns before its first.
     """

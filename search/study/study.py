@@ -57,7 +57,6 @@ class Progress:
         done: Trials that ended, earlier runs included.
         best_us: Smallest objective so far, None before the first.
         evidence: Whether it was measured or predicted, "" before the first.
-        outcomes: Trials by outcome.
     """
 
     shape: GemmShape
@@ -135,8 +134,6 @@ class StudyRun:
     """Runs the trials of one study.
 
     Args:
-        kept: Study in the storage.
-        points: Legal points of the shape.
         record: Results row of (candidate, evaluation, start time, seconds).
         stop: Ends the search when it is set.
         others: Trials of other shapes, for samplers that learn from them.

@@ -35,7 +35,6 @@ class SurrogateSearch:
     """Proposes the point with the largest expected improvement.
 
     Args:
-        seed: Makes the proposals repeatable.
         last: Points that are left until no other is [points].
     """
 

@@ -30,7 +30,6 @@ class OtherShape:
     """Trials of another shape on the same device.
 
     Args:
-        shape: That shape.
         frames: By family, one row a trial and one column a knob.
         times: Of the trials of all families, in order [trials].
     """
@@ -44,9 +43,6 @@ def other_shapes(frame: pd.DataFrame, shape: GemmShape, device: DeviceKey, proto
     """Trials with times of the shapes nearest to ``shape`` in earlier results for ``device``.
 
     Args:
-        frame: Results with all columns.
-        shape: To be searched.
-        device: To search for.
         protocol: How their studies judged, as their names tell; times of different protocols are never mixed.
     """
     alike = frame["study"].str.split("/").str[2] == protocol
@@ -97,9 +93,6 @@ def transferred(
 
     Args:
         frames: Of this shape, by family.
-        points: Which of its points.
-        shape: This one.
-        cu_count: Of the device.
         others: Trials of others.
     """
     values = knob_values([frames, *(other.frames for other in others)])

@@ -57,11 +57,7 @@ def diagnostic_line(text: str) -> str:
 
 
 def reason(error: BaseException, said: str) -> str:
-    """One line: what matters of the compiler's output, else the innermost message, without the source that it quotes.
-
-    Args:
-        said: What the compiler has written.
-    """
+    """One line: what matters of the compiler's output, else the innermost message, without its quoted source."""
     return diagnostic_line(said) or innermost(error)
 
 

@@ -30,12 +30,7 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class CompiledCall:
-    """One launch of a program with its machine code.
-
-    Args:
-        analysis: What the code needs and does.
-        cached: Whether the code came from disk.
-    """
+    """One launch of a program with its machine code."""
 
     call: KernelCall
     kernel: CompiledKernel
@@ -66,8 +61,6 @@ def compile_call(program: Program, call: KernelCall, cache: ArtifactCache, logs:
     """Machine code of ``call``, from disk where it was compiled before.
 
     Args:
-        program: Of which ``call`` is a launch.
-        cache: Where compilations are kept.
         logs: Folder for the compiler's error stream, a file named by the artifact's key. It is there only while the
             compiler runs, so one that is left tells which compilation took the process with it.
 

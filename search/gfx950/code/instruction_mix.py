@@ -35,7 +35,6 @@ class InstructionMix:
     """Instructions one wave issues. Whole numbers, unless scaled by an average trip count.
 
     Args:
-        mfma_scaled: Scaled MFMA.
         mfma_other: All other MFMA; the sign of a fallback to bf16.
         mfma_16x16x128: Scaled MFMA of this shape.
         mfma_32x32x64: Scaled MFMA of this shape.
@@ -51,9 +50,6 @@ class InstructionMix:
         lds_read_bytes: Bytes of a full wave.
         lds_write_bytes: Bytes of a full wave, those of ``lds_direct`` included.
         lds_clks: Clocks of the SIMD's quarter of the LDS bandwidth.
-        global_load: Loads from global memory.
-        global_store: Stores to global memory.
-        global_atomic: Atomics on global memory.
         global_load_bytes: Bytes of a full wave.
         global_store_bytes: Bytes of a full wave.
         global_atomic_bytes: Bytes of a full wave.
@@ -61,7 +57,6 @@ class InstructionMix:
         vmem_clks: Clocks of the CU's one vector memory path.
         scalar: Scalar instructions, scalar loads and branches included.
         waits: ``s_waitcnt`` and the like.
-        barriers: ``s_barrier``.
     """
 
     mfma_scaled: float = 0

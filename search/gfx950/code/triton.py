@@ -33,8 +33,6 @@ class CompiledKernel:
     """One kernel as gfx950 assembly.
 
     Args:
-        name: Symbol of the kernel.
-        arch: Architecture, ``gfx950``.
         num_warps: Waves of one workgroup.
         lds_bytes: LDS that the launch allocates; the assembly's own LDS size is 0.
         compile_s: Seconds the compiler took, when it ran.
@@ -63,7 +61,6 @@ class Specialization:
     AMD runtime does for such tensors: their loads become ``buffer_load``.
 
     Args:
-        fn: The ``triton.jit`` function.
         signature: Triton type of each run-time argument by name: ``*bf16``, ``*u8``, ``i32``, ...
         constexprs: Value of each compile-time argument by name.
         options: Launch options, see :func:`valid_options`.

@@ -48,8 +48,6 @@ class Span(NamedTuple):
     Args:
         lane: ``mfma``, ``valu``, ``lds``, ``vmem``, ``wait memory``, ``wait lds``, ``wait barrier``.
         place: SIMD of a unit, or number of a wave.
-        start: Clock.
-        end: Clock.
     """
 
     lane: str
@@ -94,8 +92,6 @@ class ComputeUnit:
 
     Args:
         workgroup: Its waves; all workgroups are alike.
-        supply: Of memory.
-        watch: Keep spans.
     """
 
     def __init__(

@@ -203,7 +203,6 @@ def predict_works(
     """Predicted time of the program with these launches.
 
     Args:
-        works: In order.
         machine: With the harness whose times are asked for.
     """
     times = times_of(works, shape, machine, constants)

@@ -67,9 +67,7 @@ def estimate_calls(family: str, columns: Mapping[str, Any], shape: GemmShape, ma
     so that the result pairs with the calls of its :class:`~kernels.launches.program.Program`.
 
     Args:
-        family: One that :func:`is_modelled`.
         columns: The configuration's fields: single values, or one array [configurations] for each.
-        machine: Decides how many workgroups fit.
 
     Raises:
         KeyError: The family is not modelled.

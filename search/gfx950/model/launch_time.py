@@ -90,9 +90,7 @@ def launch_time(
     """Time of ``work``.
 
     Args:
-        machine: Compute units, clock, harness.
         warm: Whether its operands are in the Infinity Cache.
-        watch: Keep spans, for a picture.
     """
     active = min(machine.cu_count, work.workgroups)
     supply = supply_of(work, machine, constants, warm=warm)

@@ -48,7 +48,6 @@ class WaveStream:
     """What one wave does.
 
     Args:
-        events: In order.
         marks: Events at which the trips of the loop that was cut begin, and the one behind it.
         cut: Trips that were left out of ``events``.
         moved: Bytes of all trips, by kind of the operation and buffer.

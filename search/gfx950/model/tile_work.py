@@ -57,13 +57,6 @@ class TileWork:
 
     A wave's part of the tile is 32 columns by 32 rows (16 where a tile has no more and the instruction allows it).
     Where that leaves fewer parts than waves, waves repeat each other's work.
-
-    Args:
-        BLOCK_K: Values of K a step.
-        num_warps: Waves of a workgroup.
-        num_stages: Pipelining depth.
-        matrix_instr_nonkdim: Rows of the MFMA instruction.
-        quantizer: As for :func:`estimate_gemm_work`.
     """
 
     BLOCK_M: Number

@@ -104,9 +104,7 @@ class KernelTime:
     """Time of one launch in microseconds without the launch itself, and what each limit alone would take.
 
     Args:
-        mfma_us: Matrix cores.
         valu_us: Vector instructions, with the clocks in which MFMA block them.
-        lds_us: LDS bandwidth.
         feed_us: Operands into the compute units.
         latency_us: Dependent steps.
         hbm_us: Distinct bytes from memory.

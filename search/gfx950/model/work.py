@@ -50,19 +50,11 @@ def estimate_gemm_work(
     """Work of a Triton GEMM kernel.
 
     Args:
-        BLOCK_M: Rows of a tile.
-        BLOCK_N: Columns of a tile.
-        BLOCK_K: Values of K a step.
-        M: Rows of the problem.
-        K: Depth.
         split_k: Workgroups that share a tile.
-        num_warps: Waves of a workgroup.
-        num_stages: Pipelining depth.
         matrix_instr_nonkdim: Rows of the MFMA instruction: 16 or 32; 0 counts as 16.
         quantizer: ``hardware`` or ``software`` (or a column of these) where A is bf16 and quantised in the loop;
             None where A is packed.
         atomic: The splits add to one fp32 output; else each stores a slice.
-        machine: Decides how many workgroups fit.
     """
     steps = cdiv(cdiv(K, BLOCK_K), split_k)
     unrolled = np.maximum(steps, np.asarray(num_stages) - 1)  # peeled steps run whether or not they have data

@@ -52,8 +52,6 @@ class Histogram:
     """Executed instructions and bytes moved.
 
     Args:
-        by_class: Instructions of all waves by class.
-        by_mnemonic: Instructions of all waves by mnemonic.
         by_text: Instructions of all waves by their text, operands and modifiers included.
         longest_wave: Instructions of the wave that executed most.
         global_read_bytes, global_written_bytes, lds_read_bytes, lds_written_bytes: Sums over all lanes.

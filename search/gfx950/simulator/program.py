@@ -56,7 +56,6 @@ class Program:
     """Decoded instructions of one kernel.
 
     Args:
-        instructions: In address order.
         num_vgprs, num_agprs: One more than the highest register named.
         registers: Every register that an instruction reads or writes.
         constants: Constant rows, uint32 [1, 1].

@@ -35,7 +35,6 @@ def write_report(
     """Write the report of ``frame``.
 
     Args:
-        path: HTML file.
         against: Comparison with other results, a table or a published file.
         gains: Lines that say what a model gains.
         regrets: Lines about rows that serve smaller M than their own.

@@ -53,13 +53,11 @@ class Op:
         semantics: ``f(group, dst…, src…)`` with register indices.
         dst: Types of the destinations; ``mask`` is a lane mask in an SGPR pair.
         implicit: Sources that the text does not print: ``dst`` (read-modify-write), ``vcc``, ``scc``, ``exec``.
-        sets_scc: The instruction writes SCC.
         preserve: Bits of the destination that keep their old value.
         shadow: Rule for undefined bits; None: any undefined source bit makes every result bit undefined.
         shadow_of: Makes that rule from the modifiers, where it depends on them.
         takes_modifiers: ``semantics`` gets ``mods`` (op_sel and the like) as a keyword.
         byte_destination: As ``takes_modifiers``; op_sel[2:4] choose the byte of the destination that changes.
-        ignores_exec: The instruction writes whatever EXEC is.
         halfwise: ``shadow`` holds only while no modifier moves halves.
     """
 

@@ -114,7 +114,6 @@ def parse_objdump(text: str, symbol: str, symbol_address: int, symbol_end: int |
     """Statements from ``symbol_address`` on in ``llvm-objdump -d`` output.
 
     Args:
-        symbol: Name of the function (for messages).
         symbol_address: Its first byte.
         symbol_end: First byte after it; None: to the end of the section.
 

@@ -166,7 +166,6 @@ class Environment:
     """Shared state of one simulation.
 
     Args:
-        memory: Global memory.
         workgroups: (x, y, z) of each simulated workgroup.
         wave_workgroup: Position in ``workgroups`` of each wave.
         wave_in_group: Number of each wave in its workgroup.

@@ -21,6 +21,8 @@ from scipy.stats import spearmanr
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from static_counts import static_counts, with_code
+
 from kernels.device import GFX950
 from kernels.errors import CompileError
 from kernels.families import FAMILIES
@@ -30,7 +32,7 @@ from search.gfx950.code.calls import specialize
 from search.gfx950.machine import MI355X
 from search.gfx950.model.families import estimate_calls
 from search.gfx950.model.tile_work import TileWork
-from search.gfx950.model.timing_model import total_us, with_code
+from search.gfx950.model.timing_model import total_us
 from search.terminal import one_line_errors
 
 SHAPES = {
@@ -80,7 +82,8 @@ def compared(family: str, config: Any) -> dict[str, float]:
     call, work = program.calls[index], works[index]
     built = specialize(program, call).compile()
     analysis = analyze(built.assembly)
-    exact = with_code(work, analysis, built.lds_bytes, MI355X)
+    counts = static_counts(built.assembly).executed(float(work.steps))
+    exact = with_code(work, counts, analysis.resources, built.lds_bytes, MI355X)
     row = {f"{name}_estimated": float(getattr(work, name)) for name in COMPARED}
     row |= {name: float(getattr(exact, name)) for name in COMPARED}
     row["us_estimated"] = float(total_us(works, MI355X))

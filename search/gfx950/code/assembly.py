@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from search.gfx950.code.instruction_mix import NAMES, InstructionMix, mix_of
+from search.gfx950.code.instruction_mix import InstructionMix, mix_of
 
-# A label at the start of a line, or an indented instruction up to its comment.
-LINE = re.compile(r"^(?:([.\w$]+):|[ \t]+([a-z]\w*)[ \t]*([^;\n]*))", re.MULTILINE)
-BRANCH = re.compile(r"s_(?:c?branch)")
+LINE = re.compile(r"^[ \t]+([a-z]\w*)[ \t]*([^;\n]*)", re.MULTILINE)  # an instruction up to its comment
 METADATA = re.compile(r"^[ \t-]+\.(\w+):[ \t]+(\d+)", re.MULTILINE)
-MFMA_FIELDS = tuple(name for name in NAMES if name.startswith("mfma_"))
 METADATA_START = ".amdgpu_metadata"
 METADATA_KEYS = {  # of the code object's metadata note (LLVM, "User Guide for AMDGPU Backend")
     "vgprs": "vgpr_count",
@@ -23,8 +20,6 @@ METADATA_KEYS = {  # of the code object's metadata note (LLVM, "User Guide for A
     "lds_bytes": "group_segment_fixed_size",
     "kernarg_bytes": "kernarg_segment_size",
 }
-Instruction = tuple[str, str]  # mnemonic, operands
-Span = tuple[int, int]  # first instruction, one past the last
 
 
 @dataclass(frozen=True)
@@ -54,42 +49,10 @@ class Resources:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Static instruction counts of one kernel, split at its innermost loop that holds MFMA.
-
-    Args:
-        resources: Registers, spills, memory.
-        whole: All of the code, each instruction once.
-        prologue: What stands before the loop; everything if there is none.
-        loop: The loop's body, once; empty if there is none.
-        epilogue: What stands after the loop.
-    """
+    """What one kernel occupies, and its instructions, each counted once."""
 
     resources: Resources
-    whole: InstructionMix
-    prologue: InstructionMix
-    loop: InstructionMix
-    epilogue: InstructionMix
-
-    def executed(self, k_steps: float, steps_per_trip: int = 1) -> InstructionMix:
-        """Estimated mix that one wave executes over ``k_steps`` steps along K.
-
-        A pipelined loop leaves some steps to the code around it: as many as that code has MFMA, in units of the
-        loop's. Triton guards only the MFMA of such a step by a branch, so where there are fewer steps than that
-        code holds, the rest of it runs all the same. Other branches count as not taken.
-
-        Args:
-            k_steps: Steps of the source's K loop.
-            steps_per_trip: Of these, the steps that one trip of the compiled loop does.
-        """
-        if not self.loop.mfma:
-            return self.whole
-        around = self.prologue + self.epilogue
-        outside = around.mfma / self.loop.mfma
-        trips = k_steps / steps_per_trip - outside
-        if trips >= 0:
-            return around + self.loop.scaled(trips)
-        share = (trips + outside) / outside
-        return replace(around, **{name: getattr(around, name) * share for name in MFMA_FIELDS})
+    mix: InstructionMix
 
 
 def analyze(assembly: str) -> Analysis:
@@ -101,15 +64,7 @@ def analyze(assembly: str) -> Analysis:
     code, marker, metadata = assembly.partition(METADATA_START)
     if not marker:
         raise ValueError("the assembly has no .amdgpu_metadata")
-    instructions, loops = _parse(code)
-    start, end = _hot_loop(instructions, loops)
-    return Analysis(
-        resources=_resources(metadata),
-        whole=mix_of(instructions),
-        prologue=mix_of(instructions[:start]),
-        loop=mix_of(instructions[start:end]),
-        epilogue=mix_of(instructions[end:]),
-    )
+    return Analysis(_resources(metadata), mix_of((name, operands.rstrip()) for name, operands in LINE.findall(code)))
 
 
 def _resources(metadata: str) -> Resources:
@@ -120,32 +75,3 @@ def _resources(metadata: str) -> Resources:
     if missing:
         raise ValueError(f"the kernel's metadata lacks {', '.join(missing)}")
     return Resources(**{name: found[key] for name, key in METADATA_KEYS.items()})
-
-
-def _parse(code: str) -> tuple[list[Instruction], list[Span]]:
-    """Instructions in order, and the span of each loop: from a label to the last backward branch to it."""
-    instructions: list[Instruction] = []
-    labels: dict[str, int] = {}
-    ends: dict[int, int] = {}
-    for label, mnemonic, operands in LINE.findall(code):
-        if label:
-            labels[label] = len(instructions)
-            continue
-        operands = operands.rstrip()
-        instructions.append((mnemonic, operands))
-        if operands in labels and BRANCH.match(mnemonic):
-            ends[labels[operands]] = len(instructions)
-    return instructions, list(ends.items())
-
-
-def _hot_loop(instructions: list[Instruction], loops: list[Span]) -> Span:
-    """The innermost loop with MFMA, the one with most of them if there are several; an empty span if none."""
-    matrix = [index for index, (mnemonic, _) in enumerate(instructions) if mnemonic.startswith(("v_mfma", "v_smfma"))]
-    held = {loop: sum(loop[0] <= index < loop[1] for index in matrix) for loop in loops}
-    with_mfma = [loop for loop, count in held.items() if count]
-    innermost = [
-        (start, end)
-        for start, end in with_mfma
-        if not any((a, b) != (start, end) and start <= a and b <= end for a, b in with_mfma)
-    ]
-    return max(innermost, key=lambda loop: held[loop], default=(len(instructions), len(instructions)))

@@ -119,7 +119,7 @@ def check_resources(one: CompiledCall, machine: Machine) -> None:
     Raises:
         ResourceLimitError: It spills, needs more LDS than a compute unit has, or lost an instruction it relies on.
     """
-    name, needs, mix = one.call.name, one.analysis.resources, one.analysis.whole
+    name, needs, mix = one.call.name, one.analysis.resources, one.analysis.mix
     if one.lds_bytes > machine.lds_bytes:
         raise ResourceLimitError(f"{name} needs {one.lds_bytes} B of LDS, a compute unit has {machine.lds_bytes} B")
     if needs.vgpr_spills or needs.scratch_bytes:
@@ -135,7 +135,7 @@ def check_resources(one: CompiledCall, machine: Machine) -> None:
 def compiled_facts(compiled: Sequence[CompiledCall], machine: Machine) -> dict[str, Value]:
     """Results columns of the compiled rung: the GEMM's code, and what holds for all launches together."""
     gemm = next(one for one in compiled if one.is_gemm)
-    needs, mix = gemm.analysis.resources, gemm.analysis.whole
+    needs, mix = gemm.analysis.resources, gemm.analysis.mix
     waves = gemm.kernel.num_warps
     return {
         "kernels": len(compiled),

@@ -7,9 +7,9 @@ Source of the clocks, unless a line says otherwise: measurements and vendor docu
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 
 VALU_CLKS = 4  # a wave of 64 on a 16-lane SIMD
@@ -26,6 +26,7 @@ SLOW_INTEGER = re.compile(r"v_(mul_lo_u32|mul_hi_[iu]32|mad_[iu]64_[iu]32)")  # 
 WIDE_VALU = re.compile(r"v_\w*(_f64|_[bui]64)")
 MFMA = re.compile(r"v_s?mfma[c]?(?P<scale>_scale)?_[a-z]+\d+_(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)_?(?P<type>\w*)")
 LDS = re.compile(r"ds_(?P<kind>read|write|load|store)(?P<two>2|2st64)?_[a-z](?P<bits>\d+)")
+PERMUTE = re.compile(r"ds_(b?permute|swizzle)")
 VMEM = re.compile(r"(?P<space>buffer|global|flat|scratch)_(?P<kind>load|store|atomic)_(?P<type>\w+)")
 DWORDS = re.compile(r"dword(?:x(\d))?")
 
@@ -36,8 +37,6 @@ class InstructionMix:
 
     Args:
         mfma_other: All other MFMA; the sign of a fallback to bf16.
-        mfma_16x16x128: Scaled MFMA of this shape.
-        mfma_32x32x64: Scaled MFMA of this shape.
         mfma_clks: Clocks of the matrix core.
         cvt_scalef32: Scaled conversions, counted in ``valu`` as well.
         valu: Vector instructions other than MFMA.
@@ -47,12 +46,7 @@ class InstructionMix:
         lds_read: LDS reads and cross-lane permutes.
         lds_write: LDS writes and atomics.
         lds_direct: Global loads straight to LDS, counted in ``global_load`` as well.
-        lds_read_bytes: Bytes of a full wave.
-        lds_write_bytes: Bytes of a full wave, those of ``lds_direct`` included.
         lds_clks: Clocks of the SIMD's quarter of the LDS bandwidth.
-        global_load_bytes: Bytes of a full wave.
-        global_store_bytes: Bytes of a full wave.
-        global_atomic_bytes: Bytes of a full wave.
         scratch: Accesses to scratch: spilled registers.
         vmem_clks: Clocks of the CU's one vector memory path.
         scalar: Scalar instructions, scalar loads and branches included.
@@ -61,8 +55,6 @@ class InstructionMix:
 
     mfma_scaled: float = 0
     mfma_other: float = 0
-    mfma_16x16x128: float = 0
-    mfma_32x32x64: float = 0
     mfma_clks: float = 0
     cvt_scalef32: float = 0
     valu: float = 0
@@ -72,41 +64,15 @@ class InstructionMix:
     lds_read: float = 0
     lds_write: float = 0
     lds_direct: float = 0
-    lds_read_bytes: float = 0
-    lds_write_bytes: float = 0
     lds_clks: float = 0
     global_load: float = 0
     global_store: float = 0
     global_atomic: float = 0
-    global_load_bytes: float = 0
-    global_store_bytes: float = 0
-    global_atomic_bytes: float = 0
     scratch: float = 0
     vmem_clks: float = 0
     scalar: float = 0
     waits: float = 0
     barriers: float = 0
-
-    @property
-    def mfma(self) -> float:
-        """All MFMA."""
-        return self.mfma_scaled + self.mfma_other
-
-    def __add__(self, other: InstructionMix) -> InstructionMix:
-        return weighted_sum(((self, 1), (other, 1)))
-
-    def scaled(self, times: float) -> InstructionMix:
-        """The mix of ``times`` executions."""
-        return weighted_sum(((self, times),))
-
-
-NAMES = tuple(field.name for field in fields(InstructionMix))
-
-
-def weighted_sum(parts: Iterable[tuple[InstructionMix, float]]) -> InstructionMix:
-    """Sum of mixes, each times its weight."""
-    pairs = tuple(parts)
-    return InstructionMix(*(sum(getattr(mix, name) * weight for mix, weight in pairs) for name in NAMES))
 
 
 def mix_of(instructions: Iterable[tuple[str, str]]) -> InstructionMix:
@@ -114,18 +80,14 @@ def mix_of(instructions: Iterable[tuple[str, str]]) -> InstructionMix:
 
     Operands matter only for MFMA formats and for loads to LDS.
     """
-    return mix_of_counts(Counter(instructions))
-
-
-def mix_of_counts(counts: Mapping[tuple[str, str], float]) -> InstructionMix:
-    """Mix of (mnemonic, operands) pairs, each as often as its count says."""
-    totals: dict[str, float] = {}
-    for (mnemonic, operands), count in counts.items():
-        for name, value in _unit(mnemonic, _modifiers(mnemonic, operands)):
-            totals[name] = totals.get(name, 0) + value * count
+    totals: dict[str, float] = defaultdict(float)
+    for (mnemonic, operands), count in Counter(instructions).items():
+        for name, value in unit_of(mnemonic, _modifiers(mnemonic, operands)).items():
+            totals[name] += value * count
     return InstructionMix(**totals)
 
 
+@cache
 def unit_of(mnemonic: str, modifiers: str) -> Mapping[str, float]:
     """Amount of each field of :class:`InstructionMix` that one instruction adds.
 
@@ -133,7 +95,19 @@ def unit_of(mnemonic: str, modifiers: str) -> Mapping[str, float]:
         mnemonic: With or without encoding suffix.
         modifiers: Formats of a scaled MFMA (digits of cbsz and blgp), ``lds`` of a load to the LDS, else empty.
     """
-    return dict(_unit(mnemonic, modifiers))
+    kind = mnemonic.partition("_")[0]
+    matrix, memory = MFMA.match(mnemonic), VMEM.match(mnemonic)
+    if matrix:
+        return _mfma_unit(matrix, modifiers)
+    if kind == "v":
+        return _valu_unit(mnemonic)
+    if kind == "ds":
+        return _lds_unit(mnemonic)
+    if memory:
+        return _vmem_unit(memory, modifiers)
+    if mnemonic.startswith("s_wait") or kind in ("buffer", "global", "flat"):  # the latter: cache maintenance
+        return {"waits": 1}
+    return {"barriers": 1} if mnemonic.startswith("s_barrier") else {"scalar": 1}
 
 
 def _modifiers(mnemonic: str, operands: str) -> str:
@@ -142,28 +116,7 @@ def _modifiers(mnemonic: str, operands: str) -> str:
     return "lds" if operands.endswith(" lds") else ""
 
 
-@cache
-def _unit(mnemonic: str, modifiers: str) -> tuple[tuple[str, float], ...]:
-    """(field, amount) pairs of one instruction."""
-    kind = mnemonic.partition("_")[0]
-    if MFMA.match(mnemonic):
-        return _mfma_unit(mnemonic, modifiers)
-    if kind == "v":
-        return _valu_unit(mnemonic)
-    if kind == "ds":
-        return _lds_unit(mnemonic)
-    if VMEM.match(mnemonic):
-        return _vmem_unit(mnemonic, modifiers)
-    if mnemonic.startswith("s_wait") or kind in ("buffer", "global", "flat"):  # the latter: cache maintenance
-        return (("waits", 1),)
-    if mnemonic.startswith("s_barrier"):
-        return (("barriers", 1),)
-    return (("scalar", 1),)
-
-
-def _mfma_unit(mnemonic: str, formats: str) -> tuple[tuple[str, float], ...]:
-    found = MFMA.match(mnemonic)
-    assert found is not None
+def _mfma_unit(found: re.Match[str], formats: str) -> Mapping[str, float]:
     m, n, k = (int(found[axis]) for axis in "mnk")
     if "f8f6f4" in found["type"]:
         rate = "f4" if len(formats) == 2 and set(formats) <= NARROW_FORMATS else "f8"
@@ -172,50 +125,40 @@ def _mfma_unit(mnemonic: str, formats: str) -> tuple[tuple[str, float], ...]:
     else:
         rate = found["type"]
     clks = max(2 * m * n * k / MFMA_FLOPS_PER_CLK.get(rate, 1024), MFMA_MIN_CLKS.get(m, 16))
-    if not found["scale"]:
-        return (("mfma_other", 1), ("mfma_clks", clks))
-    shape = f"mfma_{m}x{n}x{k}"
-    counted = (("mfma_scaled", 1.0), ("mfma_clks", clks))
-    return (*counted, (shape, 1)) if shape in NAMES else counted
+    return {"mfma_scaled" if found["scale"] else "mfma_other": 1, "mfma_clks": clks}
 
 
-def _valu_unit(mnemonic: str) -> tuple[tuple[str, float], ...]:
+def _valu_unit(mnemonic: str) -> Mapping[str, float]:
     if TRANSCENDENTAL.match(mnemonic):
-        return (("valu", 1), ("transcendental", 1), ("valu_clks", SLOW_VALU_CLKS))
+        return {"valu": 1, "transcendental": 1, "valu_clks": SLOW_VALU_CLKS}
     if SLOW_INTEGER.match(mnemonic):
-        return (("valu", 1), ("valu_clks", SLOW_VALU_CLKS))
+        return {"valu": 1, "valu_clks": SLOW_VALU_CLKS}
     if mnemonic.startswith("v_cvt_scalef32"):
-        return (("valu", 1), ("cvt_scalef32", 1), ("valu_clks", VALU_CLKS))
+        return {"valu": 1, "cvt_scalef32": 1, "valu_clks": VALU_CLKS}
     if mnemonic.startswith("v_pk_") and mnemonic.endswith("_f32"):
-        return (("valu", 1), ("packed_f32", 1), ("valu_clks", VALU_CLKS))
-    return (("valu", 1), ("valu_clks", WIDE_VALU_CLKS if WIDE_VALU.match(mnemonic) else VALU_CLKS))
+        return {"valu": 1, "packed_f32": 1, "valu_clks": VALU_CLKS}
+    return {"valu": 1, "valu_clks": WIDE_VALU_CLKS if WIDE_VALU.match(mnemonic) else VALU_CLKS}
 
 
-def _lds_unit(mnemonic: str) -> tuple[tuple[str, float], ...]:
+def _lds_unit(mnemonic: str) -> Mapping[str, float]:
     """64 lanes share 64 B a clock: as many clocks as a lane moves bytes."""
     found = LDS.match(mnemonic)
     if found is None:  # permutes pass through the LDS crossbar; the rest are atomics
-        name = "lds_read" if re.match(r"ds_(b?permute|swizzle)", mnemonic) else "lds_write"
-        return ((name, 1), ("lds_clks", MIN_LDS_CLKS))
+        return {"lds_read" if PERMUTE.match(mnemonic) else "lds_write": 1, "lds_clks": MIN_LDS_CLKS}
     lane_bytes = int(found["bits"]) // 8 * (2 if found["two"] else 1)
     name = "lds_read" if found["kind"] in ("read", "load") else "lds_write"
-    return ((name, 1), (f"{name}_bytes", 64 * lane_bytes), ("lds_clks", max(MIN_LDS_CLKS, lane_bytes)))
+    return {name: 1, "lds_clks": max(MIN_LDS_CLKS, lane_bytes)}
 
 
-def _vmem_unit(mnemonic: str, modifiers: str) -> tuple[tuple[str, float], ...]:
-    found = VMEM.match(mnemonic)
-    assert found is not None
-    to_lds = found["type"].startswith("lds_") or modifiers == "lds"
+def _vmem_unit(found: re.Match[str], modifiers: str) -> Mapping[str, float]:
     lane_bytes = _lane_bytes(found["type"].removeprefix("lds_"))
-    clks = ("vmem_clks", max(MIN_VMEM_CLKS, lane_bytes))
+    clks = max(MIN_VMEM_CLKS, lane_bytes)
     if found["space"] == "scratch":
-        return (("scratch", 1), clks)
-    name = f"global_{found['kind']}"
-    moved = ((name, 1), (f"{name}_bytes", 64 * lane_bytes), clks)
-    if not to_lds:
-        return moved
-    wrote = (("lds_write_bytes", 64 * lane_bytes), ("lds_clks", max(MIN_LDS_CLKS, lane_bytes)))
-    return (*moved, ("lds_direct", 1), *wrote)
+        return {"scratch": 1, "vmem_clks": clks}
+    moved = {f"global_{found['kind']}": 1, "vmem_clks": clks}
+    if found["type"].startswith("lds_") or modifiers == "lds":
+        return {**moved, "lds_direct": 1, "lds_clks": max(MIN_LDS_CLKS, lane_bytes)}
+    return moved
 
 
 def _lane_bytes(kind: str) -> int:

@@ -10,7 +10,7 @@ from kernels.launches.native import HipKernel, PrebuiltKernel
 from kernels.rocm.cache import HipCache
 from kernels.rocm.compiler import HipBuild, build_key, find_compiler
 from search.gfx950.code.assembly import METADATA, METADATA_KEYS, Analysis, Resources
-from search.gfx950.code.instruction_mix import InstructionMix, mix_of
+from search.gfx950.code.instruction_mix import mix_of
 from search.gfx950.code.triton import ARCH, WAVE_SIZE, CompiledKernel
 from search.gfx950.llvm import read_notes
 from search.gfx950.simulator import Kernel, ToolNotFoundError, load_code_object
@@ -67,10 +67,10 @@ def _loaded(path: Path, symbol: str) -> Kernel:
 
 @functools.lru_cache(maxsize=KEPT)
 def _analysis(path: Path, symbol: str) -> Analysis:
-    """Instruction counts of the whole code; its main loop, written by hand in several copies, is not looked for."""
+    """Resources and instruction counts, as :func:`search.gfx950.code.assembly.analyze` gives them of assembly."""
     kernel = _loaded(path, symbol)
     statements = [instruction.statement for instruction in kernel.program.instructions]
     mix = mix_of([(one.mnemonic, one.text.partition(" ")[2].strip()) for one in statements])
     found = dict(METADATA.findall(read_notes(path)))
     known = {name: int(found.get(key, 0)) for name, key in METADATA_KEYS.items()}  # such objects name no AGPRs, spills
-    return Analysis(Resources(**known), mix, mix, InstructionMix(), InstructionMix())
+    return Analysis(Resources(**known), mix)

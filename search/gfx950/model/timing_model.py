@@ -23,12 +23,10 @@ With the tiles of AITER's kernels this is the model fitted to AITER's timings. E
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from search.gfx950.code.assembly import Analysis
-from search.gfx950.code.instruction_mix import VALU_CLKS
 from search.gfx950.machine import Machine, Number
 
 MODEL_VERSION = "gfx950-t3"
@@ -74,29 +72,6 @@ class CallWork:
     written_bytes: Number = 0
     atomic_bytes: Number = 0
     from_hbm: bool = True
-
-
-def with_code(work: CallWork, analysis: Analysis, lds_bytes: int, machine: Machine) -> CallWork:
-    """``work`` with the residency and the static instruction counts of its compiled code in place of estimates.
-
-    Args:
-        work: Estimate of the launch; its steps, grid and bytes stay.
-        lds_bytes: LDS that the launch allocates.
-        machine: Decides how many workgroups fit.
-    """
-    mix, resources = analysis.executed(float(work.steps)), analysis.resources
-    fitting = machine.resident_workgroups(resources.vgprs, lds_bytes, work.waves)
-    return replace(
-        work,
-        resident=np.maximum(1, fitting),
-        mfma=mix.mfma,
-        mfma_clks=mix.mfma_clks,
-        valu_clks=mix.valu_clks,
-        packed_clks=VALU_CLKS * mix.packed_f32,
-        lds_clks=mix.lds_clks,
-        vmem_clks=mix.vmem_clks,
-        barriers=mix.barriers,
-    )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Work of kernels from tile sizes alone, for whole columns of configurations, before anything is compiled.
 
 The counts follow what Triton 3.9 generates: fits to compiled code, good for ranking.
-``search.gfx950.model.timing_model.with_code`` puts the counts of a compiled kernel in their place.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ def test_a_right_program_passes(family: str, shape: GemmShape) -> None:
 def test_default_configurations_use_the_fp4_instructions(family: str) -> None:
     skip_unless_here(family)
     calls = compiled(default_program(family, TAILS))
-    assert sum(one.analysis.whole.mfma_scaled for one in calls) > 0
+    assert sum(one.analysis.mix.mfma_scaled for one in calls) > 0
     quantizing = [one for one in calls if "a" in one.call.args.values()]
-    assert [one.analysis.whole.cvt_scalef32 > 0 for one in quantizing] == [True]
+    assert [one.analysis.mix.cvt_scalef32 > 0 for one in quantizing] == [True]
 
 
 def broken(mistake: str, shape: GemmShape, BLOCK_N: int = 64, **args: int) -> Program:

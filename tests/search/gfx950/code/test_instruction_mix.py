@@ -1,29 +1,29 @@
-"""search.gfx950.code.instruction_mix: kinds, bytes and clocks of single instructions, and sums."""
+"""search.gfx950.code.instruction_mix: kinds and clocks of single instructions, and their sum."""
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from dataclasses import asdict
 
-from search.gfx950.code.instruction_mix import NAMES, InstructionMix, mix_of, weighted_sum
+import pytest
+
+from search.gfx950.code.instruction_mix import InstructionMix, mix_of
 
 FP4 = "v[0:3], v[4:7], v[8:11], v[0:3], v12, v13 op_sel_hi:[0,0,0] cbsz:4 blgp:4"
 FP8_BY_FP4 = "v[0:3], v[4:11], v[12:15], v[0:3], v16, v17 op_sel_hi:[0,0,0] blgp:4"
 
 
 def filled(mix: InstructionMix) -> dict[str, float]:
-    return {name: getattr(mix, name) for name in NAMES if getattr(mix, name)}
+    return {name: value for name, value in asdict(mix).items() if value}
 
 
 # Clocks of MFMA: gfx950 table, 16x16x128 takes 16 (FP4, FP6) or 32 (FP8); 32x32x64 32 or 64; bf16 at a quarter of FP4.
 @pytest.mark.parametrize(
     "mnemonic, operands, expected",
     [
-        ("v_mfma_scale_f32_16x16x128_f8f6f4", FP4, {"mfma_scaled": 1, "mfma_16x16x128": 1, "mfma_clks": 16}),
-        ("v_mfma_scale_f32_16x16x128_f8f6f4", FP8_BY_FP4, {"mfma_scaled": 1, "mfma_16x16x128": 1, "mfma_clks": 32}),
-        ("v_mfma_scale_f32_32x32x64_f8f6f4", FP4, {"mfma_scaled": 1, "mfma_32x32x64": 1, "mfma_clks": 32}),
-        ("v_mfma_scale_f32_32x32x64_f8f6f4", FP8_BY_FP4, {"mfma_scaled": 1, "mfma_32x32x64": 1, "mfma_clks": 64}),
+        ("v_mfma_scale_f32_16x16x128_f8f6f4", FP4, {"mfma_scaled": 1, "mfma_clks": 16}),
+        ("v_mfma_scale_f32_16x16x128_f8f6f4", FP8_BY_FP4, {"mfma_scaled": 1, "mfma_clks": 32}),
+        ("v_mfma_scale_f32_32x32x64_f8f6f4", FP4, {"mfma_scaled": 1, "mfma_clks": 32}),
+        ("v_mfma_scale_f32_32x32x64_f8f6f4", FP8_BY_FP4, {"mfma_scaled": 1, "mfma_clks": 64}),
         ("v_mfma_f32_16x16x32_bf16", "a[0:3], v[0:3], v[4:7], a[0:3]", {"mfma_other": 1, "mfma_clks": 16}),
         ("v_mfma_f32_32x32x16_f16", "a[0:15], v[0:3], v[4:7], a[0:15]", {"mfma_other": 1, "mfma_clks": 32}),
         ("v_mfma_f32_16x16x32_fp8_fp8", "v[0:3], v[4:5], v[6:7], v[0:3]", {"mfma_other": 1, "mfma_clks": 16}),
@@ -58,13 +58,13 @@ def test_counts_vector_instructions(mnemonic: str, expected: dict[str, float]) -
 @pytest.mark.parametrize(
     "mnemonic, expected",
     [
-        ("ds_read_b128", {"lds_read": 1, "lds_read_bytes": 1024, "lds_clks": 16}),
-        ("ds_read_b64", {"lds_read": 1, "lds_read_bytes": 512, "lds_clks": 8}),
-        ("ds_read_b64_tr_b8", {"lds_read": 1, "lds_read_bytes": 512, "lds_clks": 8}),
-        ("ds_read2st64_b32", {"lds_read": 1, "lds_read_bytes": 512, "lds_clks": 8}),
-        ("ds_read_u8_d16_hi", {"lds_read": 1, "lds_read_bytes": 64, "lds_clks": 4}),
-        ("ds_write_b8", {"lds_write": 1, "lds_write_bytes": 64, "lds_clks": 4}),
-        ("ds_write2_b64", {"lds_write": 1, "lds_write_bytes": 1024, "lds_clks": 16}),
+        ("ds_read_b128", {"lds_read": 1, "lds_clks": 16}),
+        ("ds_read_b64", {"lds_read": 1, "lds_clks": 8}),
+        ("ds_read_b64_tr_b8", {"lds_read": 1, "lds_clks": 8}),
+        ("ds_read2st64_b32", {"lds_read": 1, "lds_clks": 8}),
+        ("ds_read_u8_d16_hi", {"lds_read": 1, "lds_clks": 4}),
+        ("ds_write_b8", {"lds_write": 1, "lds_clks": 4}),
+        ("ds_write2_b64", {"lds_write": 1, "lds_clks": 16}),
         ("ds_bpermute_b32", {"lds_read": 1, "lds_clks": 4}),
         ("ds_add_f32", {"lds_write": 1, "lds_clks": 4}),
     ],
@@ -80,15 +80,15 @@ def test_counts_lds_accesses(mnemonic: str, expected: dict[str, float]) -> None:
         (
             "buffer_load_dwordx4",
             "v[0:3], v4, s[0:3], 0 offen",
-            {"global_load": 1, "global_load_bytes": 1024, "vmem_clks": 16},
+            {"global_load": 1, "vmem_clks": 16},
         ),
-        ("global_load_ubyte_d16", "v0, v[1:2], off", {"global_load": 1, "global_load_bytes": 64, "vmem_clks": 4}),
-        ("global_store_short", "v[0:1], v2, off", {"global_store": 1, "global_store_bytes": 128, "vmem_clks": 4}),
-        ("global_atomic_add_f32", "v0, v1, s[0:1]", {"global_atomic": 1, "global_atomic_bytes": 256, "vmem_clks": 4}),
+        ("global_load_ubyte_d16", "v0, v[1:2], off", {"global_load": 1, "vmem_clks": 4}),
+        ("global_store_short", "v[0:1], v2, off", {"global_store": 1, "vmem_clks": 4}),
+        ("global_atomic_add_f32", "v0, v1, s[0:1]", {"global_atomic": 1, "vmem_clks": 4}),
         (
             "global_atomic_add_x2",
             "v0, v[1:2], s[0:1]",
-            {"global_atomic": 1, "global_atomic_bytes": 512, "vmem_clks": 8},
+            {"global_atomic": 1, "vmem_clks": 8},
         ),
         ("scratch_store_dwordx2", "off, v[0:1], off", {"scratch": 1, "vmem_clks": 8}),
     ],
@@ -104,10 +104,8 @@ def test_counts_memory_accesses(mnemonic: str, operands: str, expected: dict[str
 def test_a_load_to_lds_counts_on_both_sides(mnemonic: str, operands: str) -> None:
     assert filled(mix_of([(mnemonic, operands)])) == {
         "global_load": 1,
-        "global_load_bytes": 256,
         "vmem_clks": 4,
         "lds_direct": 1,
-        "lds_write_bytes": 256,
         "lds_clks": 4,
     }
 
@@ -117,13 +115,7 @@ def test_counts_scalar_instructions_waits_and_barriers() -> None:
     assert filled(mix_of([(mnemonic, "") for mnemonic in text])) == {"scalar": 3, "waits": 2, "barriers": 1}
 
 
-MIXES = st.builds(InstructionMix, **{name: st.integers(0, 1000) for name in NAMES})
-
-
-@given(MIXES, MIXES, st.integers(0, 9))
-def test_sums_and_multiples_act_on_every_field(a: InstructionMix, b: InstructionMix, times: int) -> None:
-    for name in NAMES:
-        assert getattr(a + b, name) == getattr(a, name) + getattr(b, name)
-        assert getattr(a.scaled(times), name) == times * getattr(a, name)
-    assert weighted_sum(((a, times), (b, 1))) == a.scaled(times) + b
-    assert weighted_sum(()) == InstructionMix()
+def test_instructions_that_come_again_count_again() -> None:
+    pairs = [("v_add_u32_e32", "v0, v1, v2"), ("s_barrier", ""), ("v_add_u32_e32", "v0, v1, v2"), ("v_exp_f32", "v0")]
+    assert filled(mix_of(pairs)) == {"valu": 3, "transcendental": 1, "valu_clks": 24, "barriers": 1}
+    assert mix_of([]) == InstructionMix()

@@ -71,8 +71,8 @@ def test_a_code_object_says_what_it_occupies_and_holds() -> None:
     assert (read.name, read.num_warps) == (kernel.name, 4)
     # llvm-readelf --notes: the whole LDS and all registers, so that one workgroup fits on a compute unit.
     assert (analysis.resources.lds_bytes, analysis.resources.vgprs, analysis.resources.vgpr_spills) == (163840, 512, 0)
-    assert analysis.whole.mfma_scaled > 0
-    assert analysis.whole.mfma_other == 0
+    assert analysis.mix.mfma_scaled > 0
+    assert analysis.mix.mfma_other == 0
     assert loaded_code_object(kernel).name == kernel.name
 
 

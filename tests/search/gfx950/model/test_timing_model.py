@@ -10,15 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.gfx950.code.assembly import Analysis, Resources
-from search.gfx950.code.instruction_mix import InstructionMix
 from search.gfx950.machine import GPUMODE, MI355X, Machine
 from search.gfx950.model.timing_model import (
     SOFTNESS,
     CallWork,
     kernel_time,
     total_us,
-    with_code,
 )
 from search.gfx950.model.work import estimate_code_object_work
 
@@ -162,21 +159,6 @@ def test_every_further_kernel_costs_a_launch_and_its_own_time() -> None:
         assert float(total_us([one], machine)) == pytest.approx(launch + 2 * unit)
         assert float(total_us([one, small], machine)) == pytest.approx(launch + 3 * unit + extra)
         assert float(total_us([one, absent], machine)) == pytest.approx(launch + 2 * unit)
-
-
-def test_compiled_code_replaces_the_estimated_instructions() -> None:
-    step = InstructionMix(
-        mfma_scaled=4, mfma_clks=64, valu=10, packed_f32=2, valu_clks=40, lds_clks=30, vmem_clks=20, barriers=1
-    )
-    resources = Resources(
-        vgprs=128, agprs=0, sgprs=50, vgpr_spills=0, sgpr_spills=0, scratch_bytes=0, lds_bytes=0, kernarg_bytes=64
-    )
-    around = InstructionMix(valu=5, valu_clks=20)
-    analysis = Analysis(resources, around + step, around, step, InstructionMix())
-    work = with_code(CallWork(workgroups=9, waves=8, steps=3, stages=2, feed_bytes=7), analysis, 80_000, MI355X)
-    assert (work.mfma, work.mfma_clks, work.valu_clks, work.packed_clks) == (12, 192, 140, 24)
-    assert (work.lds_clks, work.vmem_clks, work.barriers) == (90, 60, 3)
-    assert (work.resident, work.workgroups, work.feed_bytes) == (2, 9, 7)
 
 
 AMOUNT = st.floats(0, 1e6, allow_nan=False)

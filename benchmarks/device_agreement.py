@@ -19,6 +19,8 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from required import required_gpu
+
 from kernels.errors import InputError
 from search.device.gpu import Gpu
 from search.device.measure import FinalTask, measure_finals, this_gpu
@@ -28,7 +30,7 @@ from search.evaluation import Candidate
 from search.report.finals import gpu_wait_share
 from search.results import load
 from search.results.winners import Winner, winners
-from search.terminal import one_line_errors, required_gpu
+from search.terminal import one_line_errors
 
 LONG_S = 0.4  # a check and a timing take less, but for the first of a shape
 PART = 0.6  # of the compilation ahead

@@ -34,6 +34,8 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from required import required_gpu
+
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.families.fused import TileConfig
@@ -43,7 +45,7 @@ from kernels.tables.file import load_table
 from kernels.triton.gemm import zero_kernel
 from search.device.check import Tensors, set_bytes
 from search.device.gpu import Gpu
-from search.device.measure import baseline, inputs_of, launches_of, repeated, rotation_of, side_by_side, this_gpu
+from search.device.measure import baseline, inputs_of, launches_of, repeated, rotation_of, this_gpu, timed_rounds
 from search.device.peaks import roofline_us
 from search.device.served import dispatcher_launch
 from search.device.timing import COLD, WARM, Launch, TimingProtocol, median_interval
@@ -53,7 +55,7 @@ from search.results import load
 from search.results.record import Point
 from search.results.winners import winners
 from search.space.shapes import load_shapes
-from search.terminal import one_line_errors, required_gpu
+from search.terminal import one_line_errors
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOBS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
@@ -168,12 +170,19 @@ def one_device(sets: Sequence[Tensors]) -> torch.device:
     return next(iter(sets[0].values())).device
 
 
+def captured(launches: Sequence[Launch], gpu: Gpu) -> tuple[Any, int]:
+    """A graph that is one sample, and the number of its launches; the first runs alone, to load what is not loaded."""
+    launches[0]()
+    gpu.synchronize()
+    return gpu.capture(launches), len(launches)
+
+
 def compare_shape(points: Mapping[str, Candidate], shape: GemmShape, gpu: Gpu, rounds: int) -> list[dict[str, Any]]:
     """One row a protocol and contender."""
     rows = []
     for protocol in (COLD, WARM):
         launches = contenders(points, shape, gpu, protocol)
-        times = side_by_side(list(launches.values()), gpu, rounds, seed=0).rounds
+        times = timed_rounds([captured(one, gpu) for one in launches.values()], gpu, rounds, seed=0).rounds
         for index, name in enumerate(launches):
             lo_us, median_us, hi_us = median_interval([row[index] for row in times])
             one = points.get("tuned" if name == "dispatched" else name)

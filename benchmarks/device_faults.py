@@ -33,6 +33,7 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from gpu_processes import descendants, gpu_processes
+from required import required_gpu
 
 from kernels.device import DeviceKey
 from kernels.errors import InputError
@@ -47,7 +48,7 @@ from search.device.visible import see_only
 from search.evaluation import Candidate, FinalTimes
 from search.evaluators.device import begin_compiling, compile_candidate
 from search.results.storage import stored_records
-from search.terminal import one_line_errors, required_gpu
+from search.terminal import one_line_errors
 from search.workers.pool import WorkerPool
 
 SHAPE = GemmShape(16, 2112, 7168)

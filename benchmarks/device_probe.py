@@ -18,6 +18,8 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from required import required_gpu
+
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.families.fused import TileConfig
@@ -26,7 +28,7 @@ from search.device.measure import MeasureTask, measure, this_gpu
 from search.device.timing import COLD, WARM
 from search.evaluation import Candidate
 from search.space.shapes import load_shapes
-from search.terminal import one_line_errors, required_gpu
+from search.terminal import one_line_errors
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMES = ("cold_us", "warm_us", "time_lo_us", "time_hi_us", "host_launch_us", "check_s", "first_s", "again_s")

@@ -36,6 +36,7 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from quantize_inputs import as_matrix, block_sets, random_values
+from required import required_gpu
 
 from kernels.families.stages import GROUPS, SOURCE, SYMBOL, THREADS, VECTORS, hip_quantize_call, hip_quantize_kernel
 from kernels.launches.native import HipKernel
@@ -44,7 +45,7 @@ from kernels.mxfp4.numerics import Mxfp4Tensor, quantize
 from kernels.rocm.compiler import SOURCES, read_sources
 from search.device.gpu import TorchGpu
 from search.device.timing import COLD, Launch, Timing, sample_until_sure
-from search.terminal import one_line_errors, required_gpu
+from search.terminal import one_line_errors
 
 SIZES: Final = "64x2048,256x7168,4096x7168,16384x8192"
 FEW: Final = ((64, 1, 8), (256, 1, 8), (256, 2, 8), (256, 4, 8), (1024, 4, 8), (256, 1, 4), (256, 4, 16), (256, 4, 32))

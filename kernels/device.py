@@ -40,6 +40,12 @@ class Architecture:
         """Dense rate of so many compute units, TFLOP/s."""
         return cu_count * self.flops_per_clk * self.clock_mhz * 1e-6
 
+    def limits_us(self, cu_count: int, flops: int, moved_bytes: int) -> tuple[float, ...]:
+        """Least microseconds of so many compute units' matrix units, and of memory; nothing where no rate is known."""
+        if not self.flops_per_clk:
+            return ()
+        return flops / self.tflops(cu_count) * 1e-6, moved_bytes / self.hbm_gbs * 1e-3
+
 
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
     {

@@ -18,7 +18,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from kernels.device import DeviceKey, local_device
 from kernels.errors import InputError
 from kernels.wording import printable
 
@@ -170,15 +169,3 @@ def one_line_errors() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left would fail again at the end
         print(f"error: the output cannot be written ({error.strerror}); send it elsewhere", file=sys.stderr)
         raise SystemExit(EXIT_INPUT) from error
-
-
-def required_gpu() -> DeviceKey:
-    """Key of the current GPU, for what cannot be done without one.
-
-    Raises:
-        InputError: torch finds none.
-    """
-    device = local_device()
-    if device is None:
-        raise InputError("torch finds no GPU here; run this on a machine that has one")
-    return device

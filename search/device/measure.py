@@ -236,7 +236,7 @@ def measure_finals(task: FinalTask, gpu: Gpu) -> FinalTimes:
         launches[0]()  # loads what is not loaded, which a capture must not
         gpu.synchronize()
         graphs.append(captured(launches, sets, gpu, task.protocol, exact=False))
-    return _rounds(graphs, gpu, task.rounds, task.seed)
+    return timed_rounds(graphs, gpu, task.rounds, task.seed)
 
 
 def repeated(launches: Sequence[Launch], count: int) -> list[Launch]:
@@ -244,26 +244,12 @@ def repeated(launches: Sequence[Launch], count: int) -> list[Launch]:
     return [launches[i % len(launches)] for i in range(count)]
 
 
-def side_by_side(contenders: Sequence[Sequence[Launch]], gpu: Gpu, rounds: int, seed: int) -> FinalTimes:
-    """Time of one launch of each contender [round][contender]; the order within a round is random.
+def timed_rounds(graphs: Sequence[tuple[Any, int]], gpu: Gpu, rounds: int, seed: int) -> FinalTimes:
+    """Time of one launch of each graph [round][graph]; the order within a round is random.
 
     Args:
-        contenders: Launches that make one sample of each.
-        rounds: Samples of each.
-        seed: Of the orders.
-
-    Raises:
-        BrokenMeasurementError: A time that cannot be.
+        graphs: Each with the number of its launches.
     """
-    graphs: list[tuple[Any, int]] = []
-    for launches in contenders:
-        launches[0]()
-        gpu.synchronize()
-        graphs.append((gpu.capture(launches), len(launches)))
-    return _rounds(graphs, gpu, rounds, seed)
-
-
-def _rounds(graphs: Sequence[tuple[Any, int]], gpu: Gpu, rounds: int, seed: int) -> FinalTimes:
     order = random.Random(seed)
     return FinalTimes(tuple(_round(graphs, gpu, order) for _ in range(rounds)))
 

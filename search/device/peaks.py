@@ -18,11 +18,7 @@ def roofline_us(shape: GemmShape, device: DeviceKey) -> float | None:
 
 
 def _limits_us(shape: GemmShape, device: DeviceKey) -> tuple[float, ...]:
-    """Microseconds of the matrix units and of memory; nothing for an architecture without a row."""
-    rates = device.architecture
-    if not rates.flops_per_clk:
-        return ()
-    return shape.flops / rates.tflops(device.cu_count) * 1e-6, shape.unique_bytes / rates.hbm_gbs * 1e-3
+    return device.architecture.limits_us(device.cu_count, shape.flops, shape.unique_bytes)
 
 
 def floor_us(shape: GemmShape, device: DeviceKey, *, cold: bool) -> float:

@@ -33,12 +33,6 @@ def see_none() -> None:
     os.environ[CUDA if torch.version.hip is None else HIP] = "-1"
 
 
-def masks() -> dict[str, str]:
-    """The variables in force that hide GPUs from this process, with their values."""
-    names = (CUDA,) if torch.version.hip is None else (ROCR, _hip_mask() or HIP)
-    return {name: os.environ[name] for name in names if name in os.environ}
-
-
 def _hip_mask() -> str | None:
     """The variable that HIP heeds; None where neither says anything."""
     return next((name for name in (HIP, CUDA) if os.environ.get(name)), None)

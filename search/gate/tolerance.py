@@ -13,34 +13,12 @@ from typing import Final
 import torch
 
 from kernels.mxfp4.reference import ErrorReport, bf16_ordinal, compare, to_bf16
-from kernels.problem import BLOCK
 
 MAX_ULP: Final = 1  # bf16 steps, where nothing is known of the sum
 BF16_ROUNDOFF: Final = 2.0**-8  # half a step of a significand of 8 bits, relative
 FP32_BITS: Final = 24  # of a significand
 FP32_ROUNDOFF: Final = 2.0**-23  # a step, relative: the rounding inside of a matrix instruction is not documented
 FP32_MAX: Final = 2.0**128
-SMALLEST: Final = -1200  # exponent below that of every quantum
-
-
-def fp32_sum_bound(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Largest error of A @ B.T where products, exact themselves, are added in fp32, in any order.
-
-    All products of an element are multiples of one quantum q. While the sum of their magnitudes S stays within 2**24 q,
-    so does every partial sum, and none is rounded. Otherwise each of the K - 1 additions may be off by a step of S
-    (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). S is bounded by the norms of row and column
-    (Cauchy and Schwarz). Before all this, groups of 32 of K that are large in A and small in B are brought together.
-
-    Args:
-        a: Values [R, K], float64, each a code of FP4 times a power of two.
-        b: Values [C, K], float64, likewise.
-
-    Returns:
-        [R, C] float64; inf where partial sums can exceed fp32, NaN where ``a`` or ``b`` has one in the row.
-    """
-    shift = _largest_exponents(b)
-    factor = (2.0**shift).repeat_interleave(BLOCK)
-    return sum_bound(row_sizes(a * factor), row_sizes(b / factor), a.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,34 +43,25 @@ class RowSizes:
         return RowSizes(self.norm[rows], self.quantum[rows])
 
 
-def row_sizes(values: torch.Tensor) -> RowSizes:
-    """Sizes of the rows of ``values`` [R, K], float64."""
-    return RowSizes(values.norm(dim=1), _quantum(values))
-
-
 def sum_bound(left: RowSizes, right: RowSizes, K: int) -> torch.Tensor:
-    """The bound of :func:`fp32_sum_bound` [R, C] from the sizes of rows that were shifted opposite ways."""
+    """Largest error of A @ B.T where products, exact themselves, are added in fp32, in any order.
+
+    All products of an element are multiples of one quantum q. While the sum of their magnitudes S stays within 2**24 q,
+    so does every partial sum, and none is rounded. Otherwise each of the K - 1 additions may be off by a step of S
+    (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). S is bounded by the norms of row and column
+    (Cauchy and Schwarz). Before all this, groups of 32 of K that are large in A and small in B are brought together.
+
+    Args:
+        left: Sizes of the rows of A [R, K], float64, each a code of FP4 times a power of two.
+        right: Sizes of those of B [C, K], likewise.
+
+    Returns:
+        [R, C] float64; inf where partial sums can exceed fp32, NaN where A or B has one in the row.
+    """
     magnitude = left.norm[:, None] * right.norm
     quantum = left.quantum[:, None] + right.quantum
     bound = torch.where(magnitude <= 2.0 ** (quantum + FP32_BITS), 0.0, magnitude * (K * FP32_ROUNDOFF))
     return torch.where(magnitude < FP32_MAX, bound, torch.where(magnitude.isnan(), magnitude, torch.inf))
-
-
-def _largest_exponents(b: torch.Tensor) -> torch.Tensor:
-    """For each group of 32 columns of [C, K] the exponent of its largest element [K // 32]."""
-    groups = b.nan_to_num(0.0).abs().amax(dim=0).reshape(-1, BLOCK).amax(dim=1)
-    exponent = torch.frexp(torch.where(groups > 0, groups, 1.0)).exponent
-    return exponent.to(torch.float64)
-
-
-def _quantum(values: torch.Tensor) -> torch.Tensor:
-    """Exponent [R] of the largest power of two that all elements of a row [R, K] are multiples of.
-
-    A code times a power of two has at most two significant bits.
-    """
-    bits = values.view(torch.int64)
-    lowest = ((bits >> 52) & 0x7FF) - 1023 - ((bits >> 51) & 1)
-    return torch.where(values == 0, -SMALLEST, lowest).amin(dim=1).to(torch.float64)
 
 
 def bf16_sum_bound(a: torch.Tensor, b: torch.Tensor, slice_k: int) -> torch.Tensor:

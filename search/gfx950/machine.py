@@ -77,7 +77,6 @@ COLD = Harness(
     hbm_tbs=((1, 6.8),),  # TB/s, AITER's
 )
 WARM = replace(COLD, name="warm", warm_bytes=float(256 << 20))  # operands that fit stay in the Infinity Cache
-HARNESSES = {one.name: one for one in (AITER, GPUMODE, COLD, WARM)}
 
 
 @dataclass(frozen=True)
@@ -94,25 +93,18 @@ class Machine:
     vgpr_step: int = 8  # registers, allocation granularity (doc)
     lds_bytes: int = ARCH.lds_bytes  # B a compute unit (doc)
     lds_step_bytes: int = 1280  # B, allocation granularity (meas)
-    fp4_flops_per_clk: int = ARCH.flops_per_clk  # a compute unit; 10 PFLOP/s at 256 CUs and 2.4 GHz (doc)
     mfma_efficiency: float = 0.83  # of the peak, before the soft maximum (fit; 5.8 of 10 PFLOP/s are sustained, meas)
     mfma_blocks_valu_clks: float = 8.0  # clk of each MFMA in which no VALU instruction issues (meas)
     l1_bytes_per_clk: float = 64.0  # B/clk a compute unit: dwordx4 16 clk a wave (meas)
     feed_gbs: float = 66.5  # GB/s of operands a compute unit takes in, before the soft maximum (fit)
     write_tbs: float = 4.2  # TB/s of results, all compute units together (fit)
     atomic_cost: float = 2.0  # bytes written that one byte of atomics counts as: read and write (assumed)
-    hbm_peak_tbs: float = ARCH.hbm_gbs * 1e-3  # TB/s (doc)
     l2_latency_clks: float = 300.0  # clk, load round trip of an idle machine (fit)
     hbm_latency_clks: float = 850.0  # clk, the same (fit)
     cache_tbs: float = 8.5  # TB/s, Infinity Cache (doc)
     exposed_share: float = 0.46  # of the time to read cold operands once (fit)
     step_floor_us: float = 0.1  # us, shortest step of a K loop (fit)
     barrier_clks: float = 100.0  # clk that a wave loses at a barrier, LDS round trip included (assumed)
-
-    @property
-    def fp4_peak_tflops(self) -> float:
-        """Dense FP4 peak in TFLOP/s."""
-        return self.cu_count * self.fp4_flops_per_clk * self.clock_mhz * 1e-6
 
     def waves_by_registers(self, vgprs: Number) -> Number:
         """Waves a SIMD holds at ``vgprs`` registers a lane: 64 -> 8, 72 -> 7, ... 256 -> 2."""

@@ -65,11 +65,6 @@ class LegalSet:
         return len(self.keys)
 
     @property
-    def raw_points(self) -> int:
-        """Points of the full product of the space's lists."""
-        return math.prod(map(len, self.space.parameters.values()))
-
-    @property
     def defaults(self) -> tuple[KernelConfig, ...]:
         """The space's starting configurations that are legal here."""
         return tuple(config for config in self.space.defaults if self.index_of(config) is not None)

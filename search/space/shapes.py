@@ -113,10 +113,6 @@ class ShapeSet:
         Ms = sorted(shape.M for shape in self.shapes if (shape.N, shape.K) == (layer.N, layer.K))
         return GemmShape(next((M for M in Ms if rows <= M), Ms[-1]), layer.N, layer.K)
 
-    def with_role(self, role: str) -> tuple[GemmShape, ...]:
-        """Shapes of one role."""
-        return tuple(entry.shape for entry in self.entries if entry.role == role)
-
 
 def parse_shapes(args: Sequence[str]) -> tuple[GemmShape, ...]:
     """Shapes written as ``MxNxK``, where M may be a list or a ladder; without duplicates, in order.

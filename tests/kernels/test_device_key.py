@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernels.device import ARCHITECTURES, GFX950, DeviceKey, local_device
+from kernels.device import ARCHITECTURES, GFX950, OTHER_AMD, DeviceKey, local_device
 
 
 @pytest.fixture
@@ -52,6 +52,16 @@ def test_the_rates_of_an_architecture_are_those_of_its_data_sheet() -> None:
     sheets = {"gfx950": 10_066, "gfx942": 1_307.4, "sm_90": 989.4}
     rates = {arch: found.tflops(found.cu_counts[0]) for arch, found in ARCHITECTURES.items()}
     assert rates == pytest.approx(sheets, rel=1e-3)
+
+
+def test_the_limits_are_memory_for_small_m_and_compute_for_large() -> None:
+    # 16x2112x7168: 2 x 16 x (7168 + 2112) + 2112 x 7168 x 17/32 B at 8 TB/s; half the compute units take twice as long.
+    whole, half = (ARCHITECTURES["gfx950"].limits_us(count, 2 * 16 * 2112 * 7168, 8_339_456) for count in (256, 128))
+    assert max(whole) == max(half) == pytest.approx(8_339_456 / 8e6)
+    assert half[0] == pytest.approx(2 * whole[0])
+    # 16384x8192x28672 at 10.066 PFLOP/s.
+    assert max(ARCHITECTURES["gfx950"].limits_us(256, 2 * 16384 * 8192 * 28672, 1)) == pytest.approx(764.6, abs=0.2)
+    assert OTHER_AMD.limits_us(104, 1, 1) == ()
 
 
 def test_an_unknown_architecture_has_what_its_vendor_has_and_no_rates() -> None:

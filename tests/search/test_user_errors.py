@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from required import required_gpu
 
 from kernels.errors import InputError
-from search.terminal import one_line_errors, required_gpu
+from search.terminal import one_line_errors
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if "__main__" in path.read_text())

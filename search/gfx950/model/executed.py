@@ -13,7 +13,7 @@ from kernels.launches.code_object import CodeObjectCoverage
 from kernels.launches.coverage import TileCoverage
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
-from search.gfx950.machine import Machine
+from search.gfx950.machine import ARCH, Machine
 from search.gfx950.model.constants import CONSTANTS, Constants
 from search.gfx950.model.issue import Kind
 from search.gfx950.model.launch_time import XCDS, LaunchTime, LaunchWork, Sharing, launch_time
@@ -35,47 +35,21 @@ class Prediction:
         model: Version of the model, and the harness: times of two are never compared.
         bound: Name of the largest term: ``launch``, ``extra``, or a limit of the largest kernel.
         roofline_us: Least time of the problem: dense FP4 peak or peak HBM bandwidth, whatever takes longer.
-        launch_us: Fixed cost of the first kernel.
-        extra_us: All kernels but the largest, with the fixed cost of each kernel beyond the first.
-        mfma_us: This and the following are what units of the largest kernel are busy for.
-        valu_us: Vector instructions.
-        lds_us: LDS bandwidth.
-        feed_us: Its operands into a compute unit.
-        latency_us: What its mean wave waits for memory and for the LDS.
-        hbm_us: Its distinct bytes from memory that nothing hides.
-        write_us: Results.
+        terms: What each limit would take alone: ``launch_us``, the fixed cost of the first kernel; ``extra_us``, all
+            kernels but the largest, with the fixed cost of each beyond the first; of the largest kernel ``mfma_us``,
+            ``valu_us`` and ``lds_us``, for which these units are busy, ``feed_us``, its operands into a compute unit,
+            ``latency_us``, what its mean wave waits for memory and for the LDS, ``hbm_us``, its distinct bytes from
+            memory that nothing hides, and ``write_us``, its results.
     """
 
     predicted_us: float
     lo_us: float
     hi_us: float
     tie: float
-    harness: str
     model: str
     bound: str
     roofline_us: float
-    launch_us: float
-    extra_us: float
-    mfma_us: float
-    valu_us: float
-    lds_us: float
-    feed_us: float
-    latency_us: float
-    hbm_us: float
-    write_us: float
-
-    @property
-    def roofline_fraction(self) -> float:
-        """Roofline time over predicted time."""
-        return self.roofline_us / self.predicted_us
-
-
-def roofline_us(shape: GemmShape, machine: Machine) -> float:
-    """Time in microseconds below which ``shape`` cannot be computed: A and C in bf16, B packed."""
-    return max(
-        shape.flops / (machine.fp4_peak_tflops * 1e6),
-        shape.unique_bytes / (machine.hbm_peak_tbs * 1e6),
-    )
+    terms: Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +184,7 @@ def predict_works(
     gaps = harness.extra_kernel_us * (len(works) - 1)
     total = harness.launch_us + gaps + sum(time.work_us for time in times)
     main = max(range(len(works)), key=lambda index: times[index].work_us)
-    least = roofline_us(shape, machine)
+    least = max(ARCH.limits_us(machine.cu_count, shape.flops, shape.unique_bytes))
     terms = _terms(works[main], times[main], machine)
     terms["launch_us"] = harness.launch_us + times[main].dispatch_us
     terms["extra_us"] = total - harness.launch_us - times[main].work_us
@@ -220,11 +194,10 @@ def predict_works(
         lo_us=max(least, predicted * (1 - harness.interval)),
         hi_us=predicted * (1 + harness.interval),
         tie=harness.tie,
-        harness=harness.name,
         model=f"{MODEL_VERSION}-{harness.name}",
         bound=max(terms, key=lambda name: terms[name]).removesuffix("_us"),
         roofline_us=least,
-        **terms,
+        terms=terms,
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from simulated_rocm.machine import visible
 
-from search.device.visible import masks, see_none, see_only
+from search.device.visible import see_none, see_only
 
 NAMES = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 
@@ -57,7 +57,8 @@ def test_a_rocm_worker_opens_no_other_gpu_where_the_user_masks_nothing(monkeypat
     monkeypatch.setattr(torch.version, "hip", "7.1")
     set_masks(monkeypatch, (None, None, None))
     see_only(6)
-    assert masks() == {"ROCR_VISIBLE_DEVICES": "6", "HIP_VISIBLE_DEVICES": "0"}
+    names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+    assert [os.environ.get(name) for name in names] == ["6", "0", None]
 
 
 @pytest.mark.parametrize("hip, mask", [(None, "CUDA_VISIBLE_DEVICES"), ("7.1", "HIP_VISIBLE_DEVICES")])

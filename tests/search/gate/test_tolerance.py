@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.mxfp4.reference import to_bf16
-from search.gate.tolerance import bf16_sum_bound, fp32_sum_bound, judge_result
+from search.gate.tolerance import RowSizes, bf16_sum_bound, judge_result, sum_bound
 
 
 def test_the_bound_is_slices_times_half_a_step_of_the_magnitudes() -> None:
@@ -47,6 +47,21 @@ def summed_in_fp32(a: torch.Tensor, b: torch.Tensor, order: torch.Tensor) -> tor
     for k in order.tolist():
         total = total + (a[:, k, None] * b[:, k]).to(torch.float32)
     return total
+
+
+def fp32_sum_bound(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The bound for values [R, K] and [C, K], whose groups of 32 columns are shifted by the largest of B."""
+    groups = b.nan_to_num(0.0).abs().amax(dim=0).reshape(-1, 32).amax(dim=1)
+    factor = (2.0 ** torch.frexp(torch.where(groups > 0, groups, 1.0)).exponent.double()).repeat_interleave(32)
+    left, right = (RowSizes(values.norm(dim=1), quantum(values)) for values in (a * factor, b / factor))
+    return sum_bound(left, right, a.shape[1])
+
+
+def quantum(values: torch.Tensor) -> torch.Tensor:
+    """Exponent [R] of the largest power of two that all of a row are multiples of: each has two significant bits."""
+    bits = values.view(torch.int64)
+    lowest = ((bits >> 52) & 0x7FF) - 1023 - ((bits >> 51) & 1)
+    return torch.where(values == 0, 1200, lowest).amin(dim=1).to(torch.float64)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 40))

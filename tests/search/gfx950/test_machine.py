@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.device import DeviceKey
-from search.gfx950.machine import AITER, GPUMODE, HARNESSES, MI355X, Machine, machine_of
+from search.gfx950.machine import AITER, COLD, GPUMODE, MI355X, WARM, Harness, Machine, machine_of
 
 
 # The row of the vendor's table: VGPRs of a lane -> waves a SIMD.
@@ -50,12 +50,6 @@ def test_judges_columns_of_configurations_at_once() -> None:
     assert np.asarray(resident).tolist() == [8, 1]
 
 
-def test_peaks_are_those_of_the_data_sheets() -> None:
-    assert MI355X.fp4_peak_tflops == pytest.approx(10_066, abs=1)  # "10 PFLOP/s"
-    assert Machine(clock_mhz=2200.0).fp4_peak_tflops == pytest.approx(9_227, abs=1)  # "9.2 PFLOP/s"
-    assert Machine(cu_count=128).fp4_peak_tflops == MI355X.fp4_peak_tflops / 2
-
-
 @pytest.mark.parametrize(
     "workgroups, tbs", [(32, 1.53), (64, 2.86), (96, 3.72), (128, 4.58), (256, 6.44), (9999, 6.44)]
 )
@@ -82,10 +76,11 @@ def test_residents_fit(vgprs: int, lds_bytes: int, waves: int) -> None:
 
 @pytest.mark.parametrize(
     ("harness", "operand_bytes", "warm"),
-    [("aiter", 2e6, True), ("aiter", 3e6, False), ("gpumode", 1.0, False), ("cold", 1.0, False), ("warm", 2e8, True)],
+    [(AITER, 2e6, True), (AITER, 3e6, False), (GPUMODE, 1.0, False), (COLD, 1.0, False), (WARM, 2e8, True)],
+    ids=lambda value: value.name if isinstance(value, Harness) else str(value),
 )
-def test_a_harness_says_what_is_still_in_the_cache(harness: str, operand_bytes: float, warm: bool) -> None:
-    assert HARNESSES[harness].is_warm(operand_bytes) is warm
+def test_a_harness_says_what_is_still_in_the_cache(harness: Harness, operand_bytes: float, warm: bool) -> None:
+    assert harness.is_warm(operand_bytes) is warm
 
 
 def test_a_device_of_another_architecture_is_no_machine_of_this_model() -> None:

@@ -63,11 +63,6 @@ class Operand:
         """True for VGPRs and AGPRs."""
         return self.index is not None and self.index < SCRATCH
 
-    @property
-    def is_scalar(self) -> bool:
-        """True for SGPRs and the named scalar registers."""
-        return self.index is not None and SGPR <= self.index < CONSTANT
-
 
 @lru_cache(maxsize=4096)
 def parse_operand(text: str) -> Operand:

@@ -31,11 +31,12 @@ if [ "$has_torch" = yes ]; then
     echo "using the torch of $python"
     # Not --system-site-packages: PYTHON may be in a virtual environment itself, which that option passes over.
     site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    # Not bare paths: the .pth files there, which is how editable installs are found, would not be read.
+    # A bare path alone: the .pth files there, which is how editable installs are found, would not be read. The call
+    # alone: where pip builds a package apart, it would not take PYTHON's setuptools, maybe too old, off the path.
     "$python" -c 'import sys
 for path in sys.path:
     if path.endswith("-packages"):
-        print(f"import site; site.addsitedir({path!r})")' >"$site/parent.pth"
+        print(f"{path}\nimport site; site.addsitedir({path!r})")' >"$site/parent.pth"
     if "$python" -c 'import triton' 2>/dev/null; then extras=plot,report,test; fi
     # What is there is pinned, so that no dependency can replace it.
     constraints=$venv/constraints.txt

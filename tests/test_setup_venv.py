@@ -54,21 +54,44 @@ def test_an_active_environment_is_made_anew_by_the_python_that_it_was_made_from(
     assert done.stderr.startswith(f"error: this machine has an AMD GPU, and {base} has no torch;")
 
 
+def written_pth(packages: Path) -> str:
+    """What the script writes so that an environment sees ``packages`` of PYTHON."""
+    snippet = re.search(r"-c '(import sys\nfor path.*?)' >\"\$site/parent.pth\"", SCRIPT.read_text(), re.DOTALL)
+    assert snippet is not None
+    return subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path[:] = [{str(packages)!r}]\n{snippet[1]}"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+
+
 def test_what_python_imports_from_an_editable_install_its_environment_imports_too(tmp_path: Path) -> None:
     packages, project = tmp_path / "x-packages", tmp_path / "project"
     packages.mkdir()
     project.mkdir()
     (project / "editable_aiter.py").write_text("PLACE = 'project'\n")
     (packages / "editable.pth").write_text(f"{project}\n")
-    snippet = re.search(r"-c '(import sys\nfor path.*?)' >\"\$site/parent.pth\"", SCRIPT.read_text(), re.DOTALL)
-    assert snippet is not None
-    lines = subprocess.run(
-        [sys.executable, "-I", "-c", f"import sys; sys.path[:] = [{str(packages)!r}]\n{snippet[1]}"],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
     (tmp_path / "site").mkdir()
-    (tmp_path / "site/parent.pth").write_text(lines)
+    (tmp_path / "site/parent.pth").write_text(written_pth(packages))
     probe = f"import site; site.addsitedir({str(tmp_path / 'site')!r}); import editable_aiter as e; print(e.PLACE)"
     assert (
         subprocess.run([sys.executable, "-I", "-S", "-c", probe], capture_output=True, text=True).stdout == "project\n"
+    )
+
+
+def test_where_pip_builds_a_package_apart_the_setuptools_of_python_leaves_the_path(tmp_path: Path) -> None:
+    packages = tmp_path / "x-packages"
+    packages.mkdir()
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/parent.pth").write_text(written_pth(packages))
+    # As pip's build environment does: what a second reading of the folder adds to the path is taken off it.
+    probe = f"""
+import site, sys
+site.addsitedir({str(tmp_path / "site")!r})
+first = len(sys.path)
+site.addsitedir({str(tmp_path / "site")!r}, known_paths=set())
+print({str(packages)!r} in sys.path[:first], {str(packages)!r} in sys.path[first:])
+"""
+    assert (
+        subprocess.run([sys.executable, "-I", "-S", "-c", probe], capture_output=True, text=True).stdout
+        == "True True\n"
     )

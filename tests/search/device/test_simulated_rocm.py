@@ -23,6 +23,14 @@ task = MeasureTask(baseline(GemmShape(16, 256, 512), GFX950), replace(COLD, rota
 done = measure(task, this_gpu())
 print(done.outcome, done.facts["protocol"], done.facts["rocm_or_cuda"], done.facts["device_name"], sep="|")
 """
+WHICH = """
+import torch, triton
+from triton.backends.amd.driver import _get_path_to_hip_runtime_dylib
+from kernels.rocm.runtime import mapped_library, rocm_version
+triton.runtime.driver.active.get_current_device()
+print(_get_path_to_hip_runtime_dylib() == str(mapped_library()), rocm_version())
+"""
+OTHER_HIP = "int hipDriverGetVersion(int *version) { *version = 50221153; return 0; }"  # as Debian 12's
 pytestmark = pytest.mark.skipif(
     None in map(shutil.which, ("cc", "llvm-objdump", "llvm-readelf")), reason="no C compiler or LLVM"
 )
@@ -39,6 +47,20 @@ def test_a_candidate_is_loaded_launched_checked_and_timed_by_the_code_that_a_gpu
     assert done.stdout.splitlines()[-1:] == [
         "ok|cold-graph-v1[rotation=0.004]|rocm 7.2.26015, runtime 7.2.26020|AMD Radeon Graphics at 0000:75:00.0"
     ], done.stderr
+
+
+def test_the_stand_in_is_loaded_whatever_hip_the_machine_has(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "hip.c").write_text(OTHER_HIP)
+    other = tmp_path / "lib/libamdhip64.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", other, tmp_path / "hip.c"], check=True)
+    places = {"TRITON_LIBHIP_PATH": str(other), "LD_LIBRARY_PATH": str(other.parent)}
+    places |= dict.fromkeys(("HIP_PATH", "ROCM_PATH"), str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-c", WHICH], cwd=ROOT, env=environment(MachineSpec()) | places,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1:] == ["True 7.1.52802"], done.stderr
 
 
 def test_a_rocm_that_corrupts_replays_is_found_out() -> None:

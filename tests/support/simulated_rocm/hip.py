@@ -16,8 +16,10 @@ import triton
 from simulated_rocm.device import INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, SimulatedDevice
 from simulated_rocm.machine import GpuSpec, MachineSpec
 
+CHOICE = "TRITON_LIBHIP_PATH"  # environment variable: the copy of libamdhip64 that Triton takes before any other
 SOURCE = Path(__file__).with_name("amdhip64.c")
 HEADERS = Path(triton.__file__).parent / "backends" / "amd" / "include"
+FLAGS = ("-shared", "-fPIC", "-Wl,-Bsymbolic", "-O1", "-w", f"-I{HEADERS}")
 _LOAD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_ulong))
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.c_char_p, ctypes.POINTER(ctypes.c_ulong))
 _ATTRIBUTE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.c_int)
@@ -51,22 +53,25 @@ def build() -> Path:
     compiler = shutil.which("cc")
     if compiler is None:
         raise FileNotFoundError("no C compiler: the stand-in for libamdhip64 cannot be built")
-    digest = hashlib.sha256(SOURCE.read_bytes() + str(HEADERS).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(SOURCE.read_bytes() + repr(FLAGS).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"simulated-rocm-{os.getuid()}-{digest}"
     path = folder / "libamdhip64.so"
     if not path.exists():
         folder.mkdir(exist_ok=True)
         half = folder / f"{os.getpid()}.so"
-        subprocess.run(
-            [compiler, "-shared", "-fPIC", "-O1", "-w", f"-I{HEADERS}", "-o", half, SOURCE, "-ldl"], check=True
-        )
+        subprocess.run([compiler, *FLAGS, "-o", half, SOURCE, "-ldl"], check=True)
         half.replace(path)
     return path
 
 
 def map_library(spec: MachineSpec) -> Any:
-    """The library, mapped into this process; of its answers only the version is there yet."""
-    library = ctypes.CDLL(str(build()))
+    """The library, mapped into this process; of its answers only the version is there yet.
+
+    Triton is told to take it, as it looks for others where several are mapped, and in what the user has set.
+    """
+    path = build()
+    os.environ[CHOICE] = str(path)
+    library = ctypes.CDLL(str(path))
     _Machine.in_dll(library, "simulated_machine").runtime_version = spec.runtime
     return library
 

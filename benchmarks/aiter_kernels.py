@@ -22,6 +22,7 @@ import triton
 from kernels.errors import InputError
 from kernels.launches.coverage import Indices, TileCoverage
 from kernels.launches.program import Buffer, KernelCall, Program
+from kernels.launches.triton_kernel import TritonKernel
 from kernels.problem import GemmShape
 from kernels.rocm.code_objects import PATH_VARIABLE
 
@@ -186,7 +187,7 @@ def gemm_program(shape: GemmShape, asked: Knobs, *, fused: bool) -> Program:
     args, constants = _arguments(shape, knobs, slice_k, out, fused)
     known = {name: value for name, value in constants.items() if name in fn.arg_names}
     grid = (coverage.num_m * coverage.num_n * knobs.split_k, 1, 1)
-    gemm = KernelCall(fn, grid, args, known, coverage, knobs.options)
+    gemm = KernelCall(TritonKernel(fn), grid, args, known, coverage, knobs.options)
     buffers = _buffers(shape, knobs)
     if knobs.split_k == 1:
         return Program(buffers, (gemm,))
@@ -245,7 +246,8 @@ def _reduce_call(shape: GemmShape, knobs: Knobs, slices: int) -> KernelCall:
     }  # fmt: skip
     known = {name: value for name, value in constants.items() if name in fn.arg_names}
     grid = (-(-shape.M // block_m), -(-shape.N // block_n), 1)
-    return KernelCall(fn, grid, args, known, _Rectangles(shape.M, shape.N, block_m, block_n), {"num_warps": 4})
+    coverage = _Rectangles(shape.M, shape.N, block_m, block_n)
+    return KernelCall(TritonKernel(fn), grid, args, known, coverage, {"num_warps": 4})
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import triton
+
 from kernels.problem import GemmShape, Layout
-from kernels.tables.rows import OutDtype, TableRow, TunedTable
+from kernels.tables.rows import OLDEST_TRITON, OutDtype, TableRow, TunedTable
 
 How = Literal["exact", "bucket", "above", "miss"]
 
@@ -37,11 +39,13 @@ def lookup(
 
     A row serves from its ``serves_from`` to its ``serves_to`` only: between and beyond, the default is faster. Where
     one M has a deterministic and a faster non-deterministic row, the faster serves unless
-    ``deterministic_only``. A row whose configuration cannot run ``shape`` is passed over.
+    ``deterministic_only``. A row whose configuration cannot run ``shape`` is passed over, and so is one that the
+    Triton here is too old for.
     """
     layer = table.layer(shape.N, shape.K)
     found = [row for row in layer if (row.layout, row.out_dtype) == (layout, out_dtype)]
-    usable = [row for row in found if row.deterministic or not deterministic_only]
+    buildable = [row for row in found if not row.is_too_new]
+    usable = [row for row in buildable if row.deterministic or not deterministic_only]
     legal = [row for row in usable if row.config.check(shape, table.device) is None]
     near = [row for row in legal if row.least_M <= shape.M <= row.greatest_M]
     if not near:
@@ -70,9 +74,18 @@ def _why_missed(shape: GemmShape, found: list[TableRow], usable: list[TableRow],
         )
     if usable:
         return f"no row for N = {shape.N}, K = {shape.K} can run M = {shape.M}; {cure}"
+    if any(row.is_too_new for row in found):
+        return _too_old(found[0])
     if found:
         return f"no row for N = {shape.N}, K = {shape.K} is deterministic; {cure}"
     return f"no row for N = {shape.N}, K = {shape.K}; {cure}"
+
+
+def _too_old(row: TableRow) -> str:
+    return (
+        f"the rows for N = {row.N}, K = {row.K} were made with Triton {row.made.triton}, and {triton.__version__} here "
+        f"makes wrong code of some; use {'.'.join(map(str, OLDEST_TRITON))} or newer"
+    )
 
 
 def _around(rows: list[TableRow], M: int) -> list[TableRow]:

@@ -24,6 +24,8 @@ EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)  # the more convincing first
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 OUT_DTYPES: tuple[OutDtype, ...] = get_args(OutDtype)
 RowKey = tuple[int, int, int, str, str, bool]
+# With 3.5 some rows that newer ones made spill registers or misalign LDS: the gate refuses them there.
+OLDEST_TRITON = (3, 6)
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,11 @@ class TableRow:
         return None if same else self.made.triton
 
     @property
+    def is_too_new(self) -> bool:
+        """Whether the Triton here is older than :data:`OLDEST_TRITON` and did not make the row."""
+        return self.other_compiler is not None and minor_numbers(triton.__version__) < OLDEST_TRITON
+
+    @property
     def least_M(self) -> int:
         """Least M that the row may serve."""
         return 1 if self.serves_from is None else self.serves_from
@@ -203,6 +210,12 @@ def is_stale(row: TableRow) -> bool:
 def minor_version(version: str) -> str:
     """``version`` without its patch: 3.9.0+git1 is 3.9."""
     return ".".join(version.split("+")[0].split(".")[:2])
+
+
+def minor_numbers(version: str) -> tuple[int, int]:
+    """Major and minor number of ``version``: 3.10.1 is (3, 10)."""
+    major, minor = minor_version(version).split(".")
+    return int(major), int(minor)
 
 
 def needs_proof(row: TableRow) -> bool:

@@ -29,7 +29,7 @@ from kernels.rocm.code_objects import find_catalogue
 from kernels.rocm.compiler import LINKER, find_compiler
 from kernels.rocm.toolchain import LLVM_OLDEST, llvm_tool
 from kernels.tables.file import load_table
-from kernels.tables.rows import TunedTable, is_stale
+from kernels.tables.rows import OLDEST_TRITON, TunedTable, is_stale
 from kernels.tables.sources import user_tables
 from kernels.wording import counted
 from search.device import amd_telemetry
@@ -40,7 +40,7 @@ from search.workers.allocator import PACKAGE, fast_malloc
 from search.workers.cores import lent_cores
 
 Status = Literal["ok", "missing", "warning"]
-TRITON_RANGE = ((3, 6), (3, 9))  # tested minor versions, both ends included
+TRITON_RANGE = (OLDEST_TRITON, (3, 9))  # tested minor versions, both ends included
 TORCH_FROM = (2, 9)
 PYTHON_FROM = (3, 10)
 BLOCKING = (("gpu", "warning"), ("launcher", "missing"))  # checks without which nothing is measured

@@ -8,6 +8,7 @@ from functools import partial
 from typing import cast
 
 import torch
+import triton
 
 from kernels.device import DeviceKey
 from kernels.errors import KernelError, WrongResultError
@@ -101,7 +102,7 @@ def _call(dispatcher: Dispatcher, a: torch.Tensor, weight: PackedWeight, out: to
 def _row(candidate: Candidate) -> TableRow:
     shape = candidate.shape
     family = FAMILIES[candidate.family]
-    made = Made(date.today(), "", "", family.source_hash, "", "")
+    made = Made(date.today(), triton.__version__, "", family.source_hash, "", "")
     return TableRow(
         shape.M, shape.N, shape.K, candidate.family, candidate.config, "measured",
         family.is_deterministic(candidate.config), made, time_us=UNKNOWN_US,

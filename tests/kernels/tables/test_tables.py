@@ -65,6 +65,24 @@ def test_other_n_and_k_are_a_miss_with_the_cure() -> None:
     assert "N = 640, K = 448" in found.explanation and "sweep 5x640x448" in found.explanation
 
 
+@pytest.mark.parametrize(
+    ("here", "served"), [("3.5.1", False), ("3.5.1+rocm7.2.0.gita272dfa8", False), ("3.6.0", True), ("3.10.0", True)]
+)
+def test_below_triton_3_6_the_default_serves_and_the_explanation_says_why(
+    here: str, served: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triton.__version__", here)
+    found = lookup(TABLE, GemmShape(16, 2112, 7168))
+    assert (found.row is not None) == served
+    assert served or f"made with Triton 3.9.0, and {here} here makes wrong code of some; use 3.6" in found.explanation
+
+
+def test_a_row_that_an_old_triton_made_itself_serves_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triton.__version__", "3.5.1")
+    own = replace(predicted(16), made=replace(MADE, triton="3.5.0"))
+    assert lookup(TunedTable(GFX950, (own,)), GemmShape(16, 2112, 7168)).row is own
+
+
 @given(st.sets(st.integers(1, 300), min_size=1), st.integers(1, 400))
 def test_lookup_agrees_with_a_walk_up_the_rows(ms: set[int], asked: int) -> None:
     table = TunedTable(GFX950, tuple(predicted(M) for M in ms))

@@ -140,8 +140,9 @@ class TableRow:
 
     @property
     def is_too_new(self) -> bool:
-        """Whether the Triton here is older than :data:`OLDEST_TRITON` and did not make the row."""
-        return self.other_compiler is not None and minor_numbers(triton.__version__) < OLDEST_TRITON
+        """Whether Triton compiles the row's kernels, is older here than :data:`OLDEST_TRITON`, and did not make it."""
+        compiled = FAMILIES[self.family].is_triton and self.other_compiler is not None
+        return compiled and minor_numbers(triton.__version__) < OLDEST_TRITON
 
     @property
     def least_M(self) -> int:

@@ -20,6 +20,10 @@ FAULTS = ("crashed", "timed_out")  # outcomes after which the GPU's state is in 
 ORIGIN = ("device_name", "rocm_or_cuda", "driver", "protocol", "checked_on")  # the same for every task of a lane
 STAND_BY_TIMEOUT_S = 120.0  # to start
 LIBRARIES = frozenset({"aiter"})  # families that a library runs
+TOGETHER_S = (
+    10.0  # workers of several GPUs that die within it were ended by the machine: a driver resets GPUs in groups
+)
+ERRORS_IN_A_ROW = 2  # of a kind that nobody knows, at which it is no longer the candidate's
 SLOWER = 1.1  # a baseline beyond this multiple of its last time is worth a note
 
 
@@ -30,15 +34,23 @@ class TaskLimits:
     Args:
         run_s: To check and time a candidate: 0.1 to 1 second as a rule.
         final_s: To re-time the finalists of a shape.
-        first_s: To do so for the first time in a process: it opens the GPU, compiles Triton's helper in C, reads the
-            libraries' code from a cold disk, and makes the references of the shape.
+        start_s: A process's first task: it opens the GPU.
+        first_s: The GPU's first task: Triton's helper is compiled in C, and the libraries' code comes from a cold disk.
         library_s: To call a library for the first time: AITER builds its modules then.
     """
 
     run_s: float = 60.0
     final_s: float = 300.0
-    first_s: float = 600.0
+    start_s: float = 120.0
+    first_s: float = 120.0
     library_s: float = 900.0
+
+
+# On ROCm the first product alone was seen to take over 20 s, and the runtime's start, fat binaries of gigabytes and gcc
+# come on top. Source: https://github.com/ROCm/rocBLAS/issues/1270.
+ROCM_LIMITS = TaskLimits(first_s=600.0)
+# A simulator needs minutes for what a GPU does in microseconds.
+SIMULATED_LIMITS = TaskLimits(3600.0, 3600.0, 3600.0, 3600.0, 3600.0)
 
 
 class GpuUnusableError(RuntimeError):
@@ -58,6 +70,31 @@ class Job:
     answer: Future[Answer]
     facts: dict[str, Value] = field(default_factory=dict)
     is_baseline: bool = False
+    again: bool = False  # it runs for the second time, as the machine ended its first worker
+
+
+@dataclass
+class WorkerDeaths:
+    """When the worker of which GPU died, on one clock; shared between the lanes of a machine."""
+
+    _at_s: list[tuple[int, float]] = field(default_factory=list)
+
+    def note(self, lane: int, now_s: float) -> None:
+        """The worker of GPU ``lane`` is dead."""
+        self._at_s.append((lane, now_s))
+
+    def are_shared(self, lane: int, at_s: float) -> bool:
+        """Whether another GPU's worker died at about the time at which that of ``lane`` did."""
+        return any(other != lane and abs(when_s - at_s) <= TOGETHER_S for other, when_s in self._at_s)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """An answer that waits until the baseline has run: other GPUs' workers may have died as well."""
+
+    job: Job
+    answer: Evaluation
+    died_s: float
 
 
 @dataclass
@@ -75,6 +112,7 @@ class GpuLane:
         pool: One worker process that sees only this GPU.
         spare: A second such pool, whose process stands by: after a fault it takes over at once, while the first
             pool's process is replaced. None waits for the replacement.
+        deaths: Shared with the other GPUs' lanes; a candidate whose worker died together with one of theirs runs again.
     """
 
     def __init__(
@@ -85,6 +123,7 @@ class GpuLane:
         limits: TaskLimits,
         clock: Callable[[], float] = time.monotonic,
         spare: WorkerPool[Task, Answer] | None = None,
+        deaths: WorkerDeaths | None = None,
     ) -> None:
         self.index = index
         self._pool = pool
@@ -92,7 +131,12 @@ class GpuLane:
         self._spare_stands_by = False
         self._protocol = protocol
         self._limits = limits
-        self._ready_for: set[GemmShape | str] = set()  # what the worker process has done before: shapes, libraries
+        self._deaths = deaths
+        self._held: list[_Held] = []
+        self._errors = 0  # of a kind that nobody knows, one after the other
+        self._ran = False  # any task, in any process
+        self._is_warm = False  # the process has done a task
+        self._called: set[str] = set()  # libraries, by the process
         self._clock = clock
         self._lock = threading.RLock()
         self._queue: deque[Job] = deque()
@@ -138,8 +182,9 @@ class GpuLane:
         """Kill the worker; jobs that wait are cancelled."""
         with self._lock:
             self._closed = True
-            waiting = list(self._queue)
+            waiting = [*self._queue, *(held.job for held in self._held)]
             self._queue.clear()
+            self._held.clear()
             pools = self._pool, self._spare  # which change places when the running worker ends
         for job in waiting:
             _cancel(job.answer)
@@ -173,19 +218,20 @@ class GpuLane:
         running.add_done_callback(lambda done: self._ended(job, done, started_s))
 
     def _timeout_s(self, task: MeasureTask | FinalTask) -> float:
-        """What a process does for the first time takes longer: opening the GPU, references, building a library."""
-        limit_s = self._limits.final_s if isinstance(task, FinalTask) else self._limits.run_s
-        if _shape_of(task) not in self._ready_for:
-            limit_s = max(limit_s, self._limits.first_s)
-        if any(family not in self._ready_for for family in _libraries(task)):
-            limit_s = max(limit_s, self._limits.library_s)
+        """What is done for the first time takes longer: using the GPU at all, opening it, building a library."""
+        limits = self._limits
+        limit_s = limits.final_s if isinstance(task, FinalTask) else limits.run_s
+        if not self._is_warm:
+            limit_s = max(limit_s, limits.start_s if self._ran else limits.first_s)
+        if _libraries(task) - self._called:
+            limit_s = max(limit_s, limits.library_s)
         return limit_s
 
     def _ended(self, job: Job, done: Future[Answer], started_s: float) -> None:
         """In the pool's thread: pass the answer on, look at what it says of the GPU, start the next."""
         now_s = self._clock()
         job.facts["gpu_s"] = now_s - started_s
-        answer = _answer(done)
+        answer = self._bearable(job, _answer(done))
         lost: GpuUnusableError | None = None
         with self._lock:
             self._running, self._idle_since_s = None, now_s
@@ -196,12 +242,47 @@ class GpuLane:
                 answer = self._completed(job, answer)
         if isinstance(job.task, FinalTask) and isinstance(answer, Evaluation):
             answer = FinalsFailedError(f"{answer.outcome}: {answer.reason}")
-        if not job.is_baseline:
+        self._release()
+        if isinstance(answer, Evaluation) and self._holds(job, done):
+            self._held.append(_Held(job, answer, now_s))
+        elif not job.is_baseline:
             _settle(job.answer, answer)
         if lost is not None:
+            self._release()
             self._give_up(lost)
         self._next()
         self._stand_by()
+
+    def _bearable(self, job: Job, answer: Answer | BaseException) -> Answer | BaseException:
+        """An error of torch or the driver that nobody knows is its candidate's crash; a second one ends the search."""
+        if not isinstance(answer, RuntimeError):
+            self._errors = self._errors if job.is_baseline else 0
+            return answer
+        self._errors += 1
+        if self._errors >= ERRORS_IN_A_ROW:
+            return answer
+        return Evaluation("crashed", f"{type(answer).__name__}: {(str(answer).splitlines() or [''])[0]}")
+
+    def _holds(self, job: Job, done: Future[Answer]) -> bool:
+        """Whether the answer waits for the baseline, which runs next: the worker died of what may have met others."""
+        error = None if done.cancelled() else done.exception()
+        if self._deaths is None or not isinstance(error, (WorkerDied, WorkerTimedOut)):
+            return False
+        self._deaths.note(self.index, self._clock())
+        candidate_died = isinstance(error, WorkerDied) and not (job.is_baseline or job.again)
+        return candidate_died and bool(self._queue) and self._queue[0].is_baseline
+
+    def _release(self) -> None:
+        """Answer what was held, or run it again where the machine had ended its worker."""
+        with self._lock:
+            held, self._held = self._held, []
+        for one in held:
+            if self._deaths is not None and self._deaths.are_shared(self.index, one.died_s):
+                one.job.again = True
+                with self._lock:
+                    self._queue.insert(1 if self._queue and self._queue[0].is_baseline else 0, one.job)
+            else:
+                _settle(one.job.answer, one.answer)
 
     def _stand_by(self) -> None:
         """Start the spare process if it is not there."""
@@ -216,7 +297,7 @@ class GpuLane:
         shape = _shape_of(job.task)
         state = self._state(shape)
         if evaluation.outcome in FAULTS:
-            self._ready_for.clear()
+            self._is_warm, self._called = False, set()
             if self._spare is not None:
                 self._pool, self._spare, self._spare_stands_by = self._spare, self._pool, False
             self._in_doubt += 1 if job.is_baseline or self._in_doubt == 0 else 0
@@ -225,7 +306,8 @@ class GpuLane:
             if state.baseline is not None:
                 self._queue.appendleft(self._baseline_job(state.baseline))
             return None
-        self._ready_for |= {shape, *_libraries(job.task)}
+        self._ran = self._is_warm = True
+        self._called |= _libraries(job.task)
         if job.is_baseline:
             self._in_doubt = 0
         if evaluation.outcome == "ok" and evaluation.objective_us is not None:

@@ -17,12 +17,12 @@ from kernels.problem import GemmShape
 from search.device.ahead import Compiled, compile_ahead, compile_only
 from search.device.finals import decide
 from search.device.gpu import fault_line
-from search.device.lane import GpuLane, Job, TaskLimits
+from search.device.lane import ROCM_LIMITS, SIMULATED_LIMITS, GpuLane, Job, TaskLimits, WorkerDeaths
 from search.device.measure import Answer, FinalTask, MeasureTask, Task, baseline, run_task
 from search.device.product import Product, protocol_on
 from search.device.timing import COLD, TimingProtocol
 from search.device.visible import see_none, see_only
-from search.evaluation import Candidate, Evaluation, FinalTimes, Point, Value
+from search.evaluation import SIMULATED, Candidate, Evaluation, FinalTimes, Point, Value
 from search.evaluators import Evaluator
 from search.workers.cores import MOST_COMPILERS, allow_descriptors, lent_cores
 from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
@@ -40,10 +40,18 @@ class Limits:
     tasks: TaskLimits = field(default_factory=TaskLimits)
 
 
+def limits_on(device: DeviceKey, product: Product | None) -> Limits:
+    """What a candidate may take there."""
+    if product is not None and product.name == SIMULATED:
+        return Limits(SIMULATED_LIMITS.run_s, SIMULATED_LIMITS)
+    return Limits(tasks=ROCM_LIMITS if device.is_amd else TaskLimits())
+
+
 class DeviceEvaluator(Evaluator):
     """Evaluates candidates by measuring them, the studies of several shapes each on a GPU of its own.
 
     Args:
+        limits: Seconds that a candidate may take; None: what the device and the product need.
         jobs: Compiling processes; None takes one a core but two, and not more than the GPUs can use.
         gpus: Indices of the GPUs to use, which are all of one kind.
         workers: Pool of each GPU, with one process; None makes them, each with a spare that stands by.
@@ -57,7 +65,7 @@ class DeviceEvaluator(Evaluator):
         *,
         jobs: int | None = None,
         protocol: TimingProtocol = COLD,
-        limits: Limits = Limits(),
+        limits: Limits | None = None,
         gpus: Sequence[int] = (0,),
         product: Product | None = None,
         compiler: WorkerPool[Candidate, Compilation] | None = None,
@@ -69,14 +77,15 @@ class DeviceEvaluator(Evaluator):
         self.protocol = protocol_on(str(protocol), product)
         self.capacity = count + AHEAD
         self._timing = protocol
-        self._limits = limits
+        self._limits = limits or limits_on(device, product)
         compiling = partial(compile_candidate, device=device)
         begin = partial(begin_compiling, device)
         self._compiler = compiler or WorkerPool(compiling, count, begin, fork=True)
         pools = workers or [_worker(index) for index in gpus]
+        deaths = WorkerDeaths() if len(gpus) > 1 else None
         spares = [None if workers else _worker(index) for index in gpus]
         self._lanes = [
-            GpuLane(index, pool, protocol, limits.tasks, spare=spare)
+            GpuLane(index, pool, protocol, self._limits.tasks, spare=spare, deaths=deaths)
             for index, pool, spare in zip(gpus, pools, spares, strict=True)
         ]
         self.lanes = len(self._lanes)

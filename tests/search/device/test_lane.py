@@ -13,7 +13,7 @@ from kernels.families.aiter import AiterConfig
 from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
 from search.device.gpu import GpuFaultError
-from search.device.lane import GpuLane, GpuUnusableError, Job, TaskLimits
+from search.device.lane import ROCM_LIMITS, GpuLane, GpuUnusableError, Job, TaskLimits, WorkerDeaths
 from search.device.measure import FinalTask, MeasureTask, StandBy
 from search.device.timing import COLD
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, FinalTimes
@@ -82,9 +82,11 @@ def numbers(pool: ScriptedPool, skipped: int = 0) -> list[str | int]:
     return ["baseline" if t.candidate == BASELINE else t.candidate.config.GROUP_M for t in pool.tasks[skipped:]]
 
 
-def lane_of(script: Script, clock: Clock | None = None) -> tuple[GpuLane, ScriptedPool]:
+def lane_of(
+    script: Script, clock: Clock | None = None, limits: TaskLimits = ROCM_LIMITS, **options: Any
+) -> tuple[GpuLane, ScriptedPool]:
     pool = ScriptedPool(script)
-    return GpuLane(3, pool, COLD, TaskLimits(), clock=clock or Clock()), pool  # type: ignore[arg-type]
+    return GpuLane(3, pool, COLD, limits, clock=clock or Clock(), **options), pool  # type: ignore[arg-type]
 
 
 def put(lane: GpuLane, number: int, **facts: Any) -> Future[Any]:
@@ -290,14 +292,17 @@ def test_finals_answer_with_times_or_say_why_not() -> None:
         bad.result()
 
 
-def test_what_a_process_does_for_the_first_time_may_take_longer_and_so_after_each_fault() -> None:
-    lane, pool = lane_of(faulty(WorkerDied("the worker was killed by SIGABRT")))
+@pytest.mark.parametrize(("limits", "first_s"), [(ROCM_LIMITS, 600), (TaskLimits(), 120)])
+def test_the_first_task_of_a_gpu_may_take_longest_and_the_first_of_a_process_longer(
+    limits: TaskLimits, first_s: float
+) -> None:
+    lane, pool = lane_of(faulty(WorkerDied("the worker was killed by SIGABRT")), limits=limits)
     lane.put_baseline(BASELINE)
     for number in (1, 2, 3):
         put(lane, number)
     pool.run()
     assert numbers(pool) == ["baseline", 1, 2, "baseline", 3]
-    assert pool.limits_s == [600, 60, 60, 600, 60]
+    assert pool.limits_s == [first_s, 60, 60, 120, 60]
 
 
 def test_a_library_may_build_itself_at_its_first_call_only() -> None:
@@ -317,3 +322,90 @@ def test_a_gpu_whose_worker_does_not_end_is_given_up_at_once() -> None:
     assert answers[1].result(timeout=1).outcome == "timed_out"
     with pytest.raises(GpuUnusableError, match="GPU 3: the worker does not end"):
         answers[2].result(timeout=1)
+
+
+def test_one_unknown_error_is_its_candidates_crash_and_a_second_in_a_row_ends_the_search() -> None:
+    unknown = RuntimeError("HIP error: operation not supported\nCompile with TORCH_USE_HIP_DSA")
+    lane, pool = lane_of(
+        lambda task: unknown if task.candidate in (candidate(1), candidate(3), candidate(4)) else ok(20.0)
+    )
+    lane.put_baseline(BASELINE)
+    answers = [put(lane, number) for number in (1, 2, 3, 4)]
+    pool.run()
+    first = answers[0].result(timeout=1)
+    assert (first.outcome, first.reason) == ("crashed", "RuntimeError: HIP error: operation not supported")
+    assert [answer.result(timeout=1).outcome for answer in answers[1:3]] == ["ok", "crashed"]
+    with pytest.raises(RuntimeError, match="operation not supported"):
+        answers[3].result(timeout=1)
+
+
+def test_a_mistake_of_the_program_ends_the_search_at_once() -> None:
+    lane, pool = lane_of(faulty(TypeError("unexpected keyword")))
+    answer = put(lane, 2)
+    pool.run()
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        answer.result(timeout=1)
+
+
+class DiesOnce:
+    """The worker dies under candidate 2 at its first run."""
+
+    def __init__(self, clock: Clock, baseline_s: float = 1.0) -> None:
+        self.clock, self.baseline_s, self.died = clock, baseline_s, False
+
+    def __call__(self, task: Any) -> Any:
+        if task.candidate == BASELINE:
+            self.clock.now_s += self.baseline_s
+        elif task.candidate == candidate(2) and not self.died:
+            self.died = True
+            return WorkerDied("the worker was killed by SIGABRT")
+        return ok(20.0)
+
+
+@pytest.mark.parametrize(
+    ("other_s", "ran", "outcome"),
+    [
+        (104.0, ["baseline", 2, "baseline", 2, 3], "ok"),  # another GPU's worker died 3 s later: a reset
+        (120.0, ["baseline", 2, "baseline", 3], "crashed"),  # long after: the candidate's own fault
+    ],
+)
+def test_a_candidate_whose_worker_died_together_with_another_gpus_runs_again(
+    other_s: float, ran: list[str | int], outcome: str
+) -> None:
+    clock, deaths = Clock(), WorkerDeaths()
+    lane, pool = lane_of(DiesOnce(clock), clock, deaths=deaths)
+    lane.put_baseline(BASELINE)
+    answers = [put(lane, number) for number in (2, 3)]
+    pool.step()
+    pool.step()  # the worker dies at 101 s
+    assert not answers[0].done()
+    deaths.note(4, other_s)
+    pool.run()
+    assert (numbers(pool), answers[0].result(timeout=1).outcome) == (ran, outcome)
+
+
+def test_a_candidate_runs_again_once_only_and_a_lone_gpu_answers_at_once() -> None:
+    clock, deaths = Clock(), WorkerDeaths()
+    deaths.note(4, 101.0)
+    lane, pool = lane_of(faulty(WorkerDied("gone")), clock, deaths=deaths)
+    lane.put_baseline(BASELINE)
+    twice = put(lane, 2)
+    pool.run()
+    assert (numbers(pool), twice.result(timeout=1).outcome) == (["baseline", 2, "baseline", 2, "baseline"], "crashed")
+    alone, pool = lane_of(faulty(WorkerDied("gone")))
+    alone.put_baseline(BASELINE)
+    once = put(alone, 2)
+    pool.step()
+    pool.step()
+    assert once.result(timeout=1).outcome == "crashed"
+
+
+def test_closing_cancels_a_candidate_that_waits_for_the_other_gpus() -> None:
+    clock = Clock()
+    lane, pool = lane_of(DiesOnce(clock), clock, deaths=WorkerDeaths())
+    lane.put_baseline(BASELINE)
+    held = put(lane, 2)
+    pool.step()
+    pool.step()
+    lane.close()
+    assert held.cancelled()

@@ -13,13 +13,15 @@ from pathlib import Path
 import pytest
 from fake_gpu import H200
 
+from kernels.device import GFX950, DeviceKey
 from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
 from search.device.ahead import Compiled
 from search.device.lane import GpuLane, TaskLimits
 from search.device.measure import Answer, MeasureTask, Task, baseline
+from search.device.product import Product
 from search.evaluation import Candidate, Evaluation, FinalTimes
-from search.evaluators.device import Compilation, DeviceEvaluator, Limits
+from search.evaluators.device import Compilation, DeviceEvaluator, Limits, limits_on
 from search.workers.pool import WorkerPool
 
 SHAPE = GemmShape(16, 2112, 7168)
@@ -55,6 +57,21 @@ def fake_gpu_work(task: Task, *, log: Path) -> Answer:
     if way == WRONG:
         return Evaluation("wrong_result", "3 of 1024 values differ")
     return Evaluation("ok", "", "measured", 20.0, {"protocol": "cold-graph-v1"})
+
+
+@pytest.mark.parametrize(
+    ("device", "product", "first_s"),
+    [
+        (GFX950, Product("MI355X", "SPX"), 600),
+        (GFX950, None, 600),
+        (H200, None, 120),
+        (GFX950, Product("simulated"), 3600),
+    ],
+)
+def test_the_first_launch_may_take_ten_minutes_only_on_rocm(
+    device: DeviceKey, product: Product | None, first_s: float
+) -> None:
+    assert limits_on(device, product).tasks.first_s == first_s
 
 
 @pytest.fixture

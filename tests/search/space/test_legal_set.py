@@ -267,3 +267,12 @@ def test_shipped_spaces_have_legal_points_at_any_shape(M: int, N: int, K: int, d
     shape = GemmShape(M, N, K)
     found, refusals = legal_sets(able(load_spaces(CONFIGS / "spaces"), shape, device), shape, device)
     assert not refusals and all(map(len, found.values()))
+
+
+@pytest.mark.parametrize(("cu_count", "remaps"), [(32, {1}), (64, {1, 8}), (128, {1, 8}), (256, {1, 8})])
+@pytest.mark.parametrize("family", ["fused", "staged_triton", "staged_hip"])
+def test_a_partition_of_one_die_searches_no_remap(
+    shipped: dict[str, SearchSpace], family: str, cu_count: int, remaps: set[int]
+) -> None:
+    found = legal_set(shipped[family], GemmShape(256, 2112, 7168), DeviceKey("gfx950", cu_count))
+    assert set(found.frame["num_xcds"]) == remaps

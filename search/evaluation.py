@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
@@ -57,6 +57,13 @@ class Judge(Protocol):
     def submit(self, candidate: Candidate) -> Future[Evaluation]:
         """Start judging ``candidate``; the future raises only for a bug or a broken installation."""
         ...
+
+    def withdraw(self, answer: Future[Evaluation]) -> bool:
+        """Give up a candidate for which nothing was done yet; False if its work has begun."""
+        ...
+
+    def prefer(self, answers: Sequence[Future[Evaluation]]) -> None:
+        """Judge candidates of a study that wait in this order, as far as there is a choice."""
 
 
 @dataclass(frozen=True)

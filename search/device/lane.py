@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kernels.errors import KernelError
 from kernels.problem import GemmShape
@@ -166,6 +167,15 @@ class GpuLane:
                 return
             self._queue.appendleft(job) if first else self._queue.append(job)
         self._next()
+
+    def prefer(self, answers: Sequence[Future[Evaluation]]) -> None:
+        """Run the jobs that wait for ``answers`` in this order, in the places that they have among the others."""
+        order: dict[Future[Any], int] = {answer: rank for rank, answer in enumerate(answers)}
+        with self._lock:
+            places = [place for place, job in enumerate(self._queue) if job.answer in order]
+            jobs = sorted((self._queue[place] for place in places), key=lambda job: order[job.answer])
+            for place, job in zip(places, jobs, strict=True):
+                self._queue[place] = job
 
     def put_baseline(self, candidate: Candidate) -> None:
         """Run ``candidate``, whose kernels are compiled, next; and again after every fault at its shape."""

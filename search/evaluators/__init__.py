@@ -30,6 +30,13 @@ class Evaluator:
         """Start judging ``candidate``; the future raises only for a bug or a broken installation."""
         raise NotImplementedError
 
+    def withdraw(self, answer: Future[Evaluation]) -> bool:
+        """Give up a candidate for which nothing was done yet; False if its work has begun."""
+        return False
+
+    def prefer(self, answers: Sequence[Future[Evaluation]]) -> None:
+        """Judge candidates of a study that wait in this order, as far as there is a choice."""
+
     def close(self) -> None:
         """Stop the workers; unfinished futures are cancelled."""
 

@@ -89,6 +89,7 @@ class DeviceEvaluator(Evaluator):
             for index, pool, spare in zip(gpus, pools, spares, strict=True)
         ]
         self.lanes = len(self._lanes)
+        self._compiling: dict[Future[Evaluation], Future[Compilation]] = {}
         self._lane_of: dict[GemmShape, GpuLane] = {}
         self._searched: set[GemmShape] = set()  # shapes whose studies go on
         self._choosing = threading.Lock()  # studies run in threads of their own
@@ -102,8 +103,19 @@ class DeviceEvaluator(Evaluator):
             return answer
         lane = self._lane(candidate.shape)
         compiling = self._compiler.submit(candidate, self._limits.compile_s)
+        self._compiling[answer] = compiling
         compiling.add_done_callback(lambda done: self._compiled(candidate, done, lane, answer))
         return answer
+
+    def withdraw(self, answer: Future[Evaluation]) -> bool:
+        """Give up a candidate that waits for a compiler."""
+        compiling = self._compiling.get(answer)
+        return compiling is not None and compiling.cancel()
+
+    def prefer(self, answers: Sequence[Future[Evaluation]]) -> None:
+        """Measure candidates that wait for their GPU in this order."""
+        for lane in self._lanes:
+            lane.prefer(answers)
 
     def finals(self, candidates: Sequence[Candidate], *, rounds: int, seed: int = 0) -> Future[FinalTimes]:
         """Re-time ``candidates`` of one shape, all measured before, side by side on the GPU of their study.
@@ -175,6 +187,7 @@ class DeviceEvaluator(Evaluator):
         self, candidate: Candidate, done: Future[Compilation], lane: GpuLane, answer: Future[Evaluation]
     ) -> None:
         """In the compiler's thread: queue for the GPU, or end with what the compiler said."""
+        self._compiling.pop(answer, None)
         result = _compilation(done)
         if isinstance(result, Compiled):
             facts: dict[str, Value] = {

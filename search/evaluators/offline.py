@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from kernels.disk import RunFolder, default_cache, writable_cache
 from kernels.errors import CompileError, IllegalConfigError, InputError, KernelError, TimedOutError
 from kernels.families import FAMILIES
 from kernels.launches.program import Program
+from kernels.problem import GemmShape
 from search.evaluation import Candidate, Evaluation, Outcome, Value
 from search.evaluators import Evaluator
 from search.gate.check import GateReport, check_program, load_calls
@@ -26,8 +28,12 @@ from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts
 from search.gfx950.machine import Machine, machine_of
 from search.gfx950.model.executed import MODEL_VERSION, ExecutedCall, Prediction, predict_works, program_works
+from search.gfx950.model.families import estimate_calls, is_modelled
 from search.gfx950.model.launch_time import LaunchWork
+from search.gfx950.model.static_counts import static_counts, with_code
 from search.gfx950.model.stream import Executed
+from search.gfx950.model.timing_model import MODEL_VERSION as FORMULA
+from search.gfx950.model.timing_model import CallWork, total_us
 from search.gfx950.simulator import Histogram
 from search.gfx950.simulator.state.recording import Recording
 from search.workers.compiler_output import diagnostic_line
@@ -36,8 +42,22 @@ from search.workers.pool import UNSEEN_END, WorkerDied, WorkerPool, WorkerTimedO
 
 PROTOCOL = f"offline-{MODEL_VERSION}"
 TIMEOUT_S = 120.0  # of one candidate; a compilation takes about one second
+CLIMB = 1.5  # candidates whose code is slower by the formula are not executed: among the near-best it errs less
 # By the user, or for memory that other processes took, or perhaps so: not the compiler's doing.
 KILLED_FROM_OUTSIDE = ("SIGKILL", UNSEEN_END)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The best candidate of a shape so far.
+
+    Args:
+        formula_us: What the formula makes of its compiled code.
+        predicted_us: By its execution.
+    """
+
+    formula_us: float
+    predicted_us: float
 
 
 @dataclass(frozen=True)
@@ -46,10 +66,12 @@ class OfflineTask:
 
     Args:
         logs: Folder of its own, which tells what was being compiled if the worker does not come back.
+        bar: What the candidate has to beat; None has it executed in any case.
     """
 
     candidate: Candidate
     logs: Path
+    bar: Bar | None = None
 
 
 class OfflineEvaluator(Evaluator):
@@ -59,6 +81,7 @@ class OfflineEvaluator(Evaluator):
         device: What to compile for; gfx950 with any number of compute units.
         jobs: Worker processes; None takes one a core.
         cache: Folder of compiled kernels; None takes :func:`~kernels.disk.default_cache`.
+        execute_all: Execute also what cannot win by the formula on its compiled code.
 
     Raises:
         InputError: Another architecture, or no folder for compiled kernels can be written.
@@ -71,6 +94,7 @@ class OfflineEvaluator(Evaluator):
         jobs: int | None = None,
         cache: Path | None = None,
         timeout_s: float = TIMEOUT_S,
+        execute_all: bool = False,
     ) -> None:
         if machine_of(device) is None:
             raise InputError(f"{device} has no model here; use --target {GFX950.arch}, or measure on the device")
@@ -84,6 +108,10 @@ class OfflineEvaluator(Evaluator):
         self._logs = RunFolder()
         self._numbers = itertools.count()
         self._closed = False
+        self._execute_all = execute_all
+        self._bars: dict[GemmShape, Bar] = {}
+        self._raising = threading.Lock()  # answers come in threads of the pool
+        self._judging: dict[Future[Evaluation], Future[Evaluation]] = {}  # what the pool owes, by what is owed here
         function = partial(judge, device=device, cache=self._cache.folder)
         alone = partial(torch.set_num_threads, 1)  # waiting threads of one worker would take the core of another
         self._pool: WorkerPool[OfflineTask, Evaluation] = WorkerPool(function, count, alone, fork=True)
@@ -92,17 +120,36 @@ class OfflineEvaluator(Evaluator):
         """Start judging ``candidate``; a worker that dies or hangs is the candidate's outcome."""
         answer: Future[Evaluation] = Future()
         answer.set_running_or_notify_cancel()
-        task = OfflineTask(candidate, self._logs.path / str(next(self._numbers)))
+        bar = None if self._execute_all or isinstance(candidate, ServedCandidate) else self._bars.get(candidate.shape)
+        task = OfflineTask(candidate, self._logs.path / str(next(self._numbers)), bar)
 
         def settle(done: Future[Evaluation]) -> None:
+            self._judging.pop(answer, None)
             result = self._result(done, task.logs)
             if isinstance(result, BaseException):
                 answer.set_exception(result)
             else:
+                self._raise_bar(candidate.shape, result)
                 answer.set_result(result)
 
-        self._pool.submit(task, self._timeout_s).add_done_callback(settle)
+        judging = self._pool.submit(task, self._timeout_s)
+        self._judging[answer] = judging
+        judging.add_done_callback(settle)
         return answer
+
+    def withdraw(self, answer: Future[Evaluation]) -> bool:
+        """Give up a candidate that waits for a worker."""
+        judging = self._judging.get(answer)
+        return judging is not None and judging.cancel()
+
+    def _raise_bar(self, shape: GemmShape, evaluation: Evaluation) -> None:
+        """Later candidates of ``shape`` have to beat this one, if it is the best."""
+        formula_us, predicted_us = evaluation.facts.get("formula_us"), evaluation.objective_us
+        if evaluation.outcome != "ok" or not isinstance(formula_us, float) or predicted_us is None:
+            return
+        with self._raising:
+            if shape not in self._bars or predicted_us < self._bars[shape].predicted_us:
+                self._bars[shape] = Bar(formula_us, predicted_us)
 
     def _result(self, done: Future[Evaluation], logs: Path) -> Evaluation | BaseException:
         """What the worker answered, what its loss means, or the error that ends the search."""
@@ -173,6 +220,10 @@ def judge(task: OfflineTask, *, device: DeviceKey, cache: Path) -> Evaluation:
         facts |= compiled_facts(compiled, machine)
         for one in compiled:
             check_resources(one, machine)
+        formula_us = code_us(candidate, compiled, machine)
+        facts |= {"formula_us": formula_us}
+        if task.bar is not None and formula_us is not None and formula_us > CLIMB * task.bar.formula_us:
+            return _not_executed(formula_us, task.bar, facts)
         report = check_program(program, load_calls(compiled), candidate.shape)
         facts |= {"deterministic": family.is_deterministic(candidate.config)} | _checked_facts(compiled, report)
         if isinstance(candidate, ServedCandidate):
@@ -185,6 +236,27 @@ def judge(task: OfflineTask, *, device: DeviceKey, cache: Path) -> Evaluation:
         "predicted_lo_us": prediction.lo_us, "predicted_hi_us": prediction.hi_us, "predicted_tie": prediction.tie,
     }  # fmt: skip
     return Evaluation("ok", evidence="predicted", objective_us=prediction.predicted_us, facts=facts)
+
+
+def code_us(candidate: Candidate, compiled: Sequence[CompiledCall], machine: Machine) -> float | None:
+    """What the formula makes of the compiled code, without executing it; None where it has no model or no text."""
+    if not is_modelled(candidate.family) or not all(one.kernel.assembly for one in compiled):
+        return None
+    works = estimate_calls(candidate.family, candidate.config.to_dict(), candidate.shape, machine)
+    return float(total_us([_coded(*pair, machine) for pair in zip(works, compiled, strict=True)], machine))
+
+
+def _coded(work: CallWork, one: CompiledCall, machine: Machine) -> CallWork:
+    counts = static_counts(one.kernel.assembly).executed(float(work.steps))
+    return with_code(work, counts, one.analysis.resources, one.lds_bytes, machine)
+
+
+def _not_executed(formula_us: float, bar: Bar, facts: Mapping[str, Value]) -> Evaluation:
+    """A candidate whose code is too slow by the formula; its time is that of the best, times the formula's ratio."""
+    ratio = formula_us / bar.formula_us
+    reason = f"not executed: by {FORMULA} on the compiled code {ratio:.2f} times as slow as the best"
+    facts = {**facts, "model": f"{FORMULA}-code"}
+    return Evaluation("slow", reason, "predicted", ratio * bar.predicted_us, facts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,12 +109,14 @@ def _key(configuration: Mapping[str, Any]) -> str:
 
 
 def _result(trial: Trial) -> dict[str, Any]:
-    times = {MEASURED: trial.time_us, PREDICTED: trial.predicted_us}
+    unseen = trial.outcome == "slow" and trial.time_us is None  # neither executed nor measured: nobody shall take it
+    times = {} if unseen else {MEASURED: trial.time_us, PREDICTED: trial.predicted_us}
     measurements = [{"name": name, "value": us, "unit": "us"} for name, us in times.items() if us is not None]
     return {
         "timestamp": trial.started, "configuration": {"family": trial.family, **trial.config.to_dict()},
         "times": {} if trial.compile_s is None else {"compilation_time": trial.compile_s},
-        "invalidity": INVALIDITY[trial.outcome], "correctness": int(trial.outcome == "ok"), "reason": trial.reason,
+        "invalidity": "constraints" if unseen else INVALIDITY[trial.outcome],
+        "correctness": int(trial.outcome == "ok"), "reason": trial.reason,
         "protocol": trial.protocol, "measurements": measurements,
         "objectives": [one["name"] for one in measurements[:1]],
     }  # fmt: skip

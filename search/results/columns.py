@@ -72,6 +72,7 @@ TIMES: Mapping[str, Column] = {
     **_group(NUMBER, "predicted_us"),
     # The interval that holds nine of ten measured times; the relative difference that tells two candidates apart.
     **_group(NUMBER, "predicted_lo_us predicted_hi_us predicted_tie"),
+    **_group(NUMBER, "formula_us"),  # by the formula on the compiled code: who is too slow by it is not executed
     **_group(TEXT, "model bound"),  # the timing model's version; its largest term
     **_group(NUMBER, "roofline_us"),  # the least time that FLOPs and bytes allow
     **_group(NUMBER, "tflops bandwidth_gbs", Role.rate),  # of the measured time only

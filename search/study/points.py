@@ -69,9 +69,16 @@ class Points:
 
     def mark(self, family: str, config: KernelConfig) -> None:
         """Note that ``config`` is tried; unknown points are ignored."""
+        self._set_untried(family, config, untried=False)
+
+    def reopen(self, family: str, config: KernelConfig) -> None:
+        """Note that ``config`` was not tried after all."""
+        self._set_untried(family, config, untried=True)
+
+    def _set_untried(self, family: str, config: KernelConfig, *, untried: bool) -> None:
         index = self.legal[family].index_of(config) if family in self.legal else None
         if index is not None:
-            self._untried[family][index] = False
+            self._untried[family][index] = untried
 
     def number(self, family: str, config: KernelConfig) -> int | None:
         """Place of ``config`` among the points of all families; None where it is not legal."""

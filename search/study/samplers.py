@@ -68,6 +68,10 @@ class LegalSampler(BaseSampler):
         """An untried point."""
         raise NotImplementedError
 
+    def hopes(self, study: optuna.Study) -> Mapping[int, float]:
+        """By the number of a running trial: what it promises, as a part of what the best open point does."""
+        return {}
+
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
@@ -115,15 +119,30 @@ class SurrogateSampler(LegalSampler):
 
     def propose(self, study: optuna.Study, trial: FrozenTrial) -> tuple[str, Any]:
         """The point that promises most, given what has ended and what is running."""
-        running = []
-        for other in study.get_trials(deepcopy=False):
-            if other.number not in self._told and (point := self._point(other)) is not None:
-                if other.state.is_finished():
-                    self.search.tell(point, time_of(other))
-                    self._told.add(other.number)
-                elif other.state == TrialState.RUNNING:
-                    running.append(point)
-        return self.points.at(self.search.propose(running))
+        return self.points.at(self.search.propose(list(self._learn(study).values())))
+
+    def hopes(self, study: optuna.Study) -> Mapping[int, float]:
+        """As the model sees the running trials now."""
+        running = self._learn(study)
+        return dict(zip(running, self.search.hopes(list(running.values())).tolist(), strict=True))
+
+    def _learn(self, study: optuna.Study) -> dict[int, int]:
+        """Tell the search what has ended; points of the trials that are running, by their numbers."""
+        running = {}
+        for trial in study.get_trials(deepcopy=False):
+            if trial.number not in self._told and (point := self._point(trial)) is not None:
+                if trial.state.is_finished():
+                    self._tell(trial, point)
+                elif trial.state == TrialState.RUNNING:
+                    running[trial.number] = point
+        return running
+
+    def _tell(self, trial: FrozenTrial, point: int) -> None:
+        self._told.add(trial.number)
+        if trial.state == TrialState.FAIL:  # given up before it began
+            self.search.reopen(point)
+        else:
+            self.search.tell(point, time_of(trial))
 
     def _point(self, trial: FrozenTrial) -> int | None:
         """Number of the trial's point; None where it has none yet, or one that is not legal any more."""

@@ -24,12 +24,13 @@ from search.evaluation import Candidate, Evaluation, Judge, Point, Value
 from search.results.dashboard import main_facts
 from search.results.record import FINAL, RECORD, point_of
 from search.study.points import Points, distributions, suggest
-from search.study.samplers import Task, make_sampler
+from search.study.samplers import LegalSampler, Task, make_sampler
 from search.study.transfer import OtherShape
 
 FIRST_TRIALS = 16  # at most, that a search has before its share of the time begins
 FIRST_IN_FLIGHT = 8  # candidates, before any has ended
 SURE = 4  # proposals in a row expect too little, and
+HOPELESS = 0.05  # of what the best open point promises: a candidate that waits with less is given up
 WAITED = 64  # trials in a row were no better, where a search ends by itself: on an H200, after 16 it lost up to 32 %
 LOOK_S = 0.5  # how often a search that waits looks whether it shall stop
 RecordOf = Callable[[Candidate, Evaluation, str, float], Mapping[str, Value]]
@@ -220,8 +221,21 @@ class StudyRun:
                 done += 1
                 clock.ended(done - len(earlier))
                 self.notify(self._progress(done, total))
+            self._reconsider(live, chosen, running)
         for future in running:
             future.cancel()
+
+    def _reconsider(
+        self, live: optuna.Study, chosen: LegalSampler, running: dict[Future[Evaluation], _Running]
+    ) -> None:
+        """Give up what waits and has become hopeless; the rest is judged in the order of its promise."""
+        hopes = chosen.hopes(live)
+        for future in [f for f, one in running.items() if hopes.get(one.trial.number, 1) < HOPELESS]:
+            if self.evaluator.withdraw(future):
+                given_up = running.pop(future)
+                live.tell(given_up.trial, state=TrialState.FAIL)
+                self.points.reopen(given_up.candidate.family, given_up.candidate.config)
+        self.evaluator.prefer(sorted(running, key=lambda f: -hopes.get(running[f].trial.number, 1)))
 
     def _enqueue(self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]], seeds: deque[Point]) -> bool:
         """Queue the next seed that can be tried; False where there is none."""

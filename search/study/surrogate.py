@@ -66,6 +66,26 @@ class SurrogateSearch:
         if self._model is not None:
             self._model.learn(point, worked=time_us is not None)
 
+    def reopen(self, point: int) -> None:
+        """The trial of ``point`` was given up before it began."""
+        self._open[point] = True
+
+    def hopes(self, running: Sequence[int]) -> Floats:
+        """What each running point promises, as a part of what the best open one does; 1 where nothing is known.
+
+        Args:
+            running: Points whose trials have not ended.
+        """
+        hopes = np.ones(len(running))
+        if self._model is None:
+            return hopes
+        pool = self._model.pool
+        promise = self._model.promise(self._targets(self._model.trials), ())
+        best = float(promise[pool.rows(self._choice())].max(initial=0.0))
+        if best > 0:
+            hopes[np.isin(running, pool.points)] = promise[pool.rows(running)] / best
+        return hopes
+
     def propose(self, running: Sequence[int] = ()) -> int:
         """An open point to try next.
 

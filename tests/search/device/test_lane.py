@@ -221,6 +221,18 @@ def test_cancelled_candidates_never_reach_the_gpu() -> None:
     assert numbers(pool) == [1, 3]
 
 
+def test_what_waits_runs_in_the_order_that_the_search_prefers_and_the_rest_keeps_its_place() -> None:
+    pool = ScriptedPool(lambda task: ok(10.0))
+    lane = GpuLane(0, pool, COLD, TaskLimits())
+    answers: list[Future[Any]] = [Future() for _ in range(6)]
+    for number, answer in enumerate(answers, start=1):
+        lane.put(Job(MeasureTask(candidate(number), COLD), answer))
+    lane.prefer([answers[5], answers[3], answers[0], answers[1]])  # the first runs; the third and fifth are not named
+    for _ in answers:
+        pool.step()
+    assert [task.candidate.config.GROUP_M for task in pool.tasks] == [1, 6, 3, 4, 5, 2]
+
+
 def test_closing_cancels_what_waits() -> None:
     lane, pool = lane_of(lambda task: ok(20.0))
     put(lane, 1)

@@ -144,6 +144,14 @@ class NoPool:
         pass
 
 
+def test_a_candidate_that_waits_for_a_compiler_can_be_withdrawn(evaluator: DeviceEvaluator) -> None:
+    idle = DeviceEvaluator(H200, jobs=1, gpus=(0,), compiler=NoPool(), workers=[NoPool()])  # type: ignore[arg-type,list-item]
+    assert idle.withdraw(idle.submit(candidate(FINE)))
+    done = evaluator.submit(candidate(FINE))
+    assert done.result(timeout=60).outcome == "ok"
+    assert not evaluator.withdraw(done)
+
+
 def test_studies_are_spread_over_the_gpus_and_each_gets_a_baseline() -> None:
     compiler, gpus = NoPool(), [NoPool(), NoPool()]
     made = DeviceEvaluator(H200, jobs=1, gpus=(0, 1), compiler=compiler, workers=gpus)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import errno
 import os
 import tempfile
 import time
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from kernels.problem import GemmShape
 from kernels.rocm.code_objects import PATH_VARIABLE, find_catalogue
 from kernels.rocm.compiler import COMPILER_VARIABLE
 from search.evaluation import Candidate, Evaluation
-from search.evaluators.offline import OfflineEvaluator, OfflineTask, judge, lost_worker
+from search.evaluators.offline import CLIMB, Bar, OfflineEvaluator, OfflineTask, judge, lost_worker
 from search.evaluators.targets import make_evaluator
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import check_resources, compile_call
@@ -48,6 +49,45 @@ def test_a_good_candidate_is_compiled_executed_and_predicted(tmp_path: Path) -> 
     assert set(EXECUTED) <= set(done.facts)
     assert (done.facts["checked_on"], done.facts["kernels"], done.facts["deterministic"]) == ("simulator", 2, True)
     assert not list((tmp_path).glob("logs/*"))
+
+
+@pytest.mark.parametrize(("times_the_bar", "executed"), [(CLIMB * 0.99, True), (CLIMB * 1.01, False)])
+def test_what_is_too_slow_by_the_formula_on_its_code_is_not_executed(
+    tmp_path: Path, times_the_bar: float, executed: bool
+) -> None:
+    candidate = Candidate(SHAPE, "fused", FAMILIES["fused"].config({}))
+    alone = judge(OfflineTask(candidate, tmp_path), device=GFX950, cache=session_folder())
+    formula_us = alone.facts["formula_us"]
+    assert isinstance(formula_us, float) and formula_us > 3
+    bar = Bar(formula_us / times_the_bar, predicted_us=10.0)
+    done = judge(OfflineTask(candidate, tmp_path, bar), device=GFX950, cache=session_folder())
+    if executed:
+        assert done.outcome == "ok" and done.objective_us == alone.objective_us
+        return
+    assert (done.outcome, done.evidence, done.facts["model"]) == ("slow", "predicted", "gfx950-t3-code")
+    assert "checked_on" not in done.facts and "executed" not in done.facts and "predicted_lo_us" not in done.facts
+    assert done.objective_us == pytest.approx(10.0 * times_the_bar)
+    assert f"{times_the_bar:.2f} times as slow as the best" in done.reason
+
+
+def test_the_bar_is_the_best_candidate_of_the_shape_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Bar | None] = []
+    times = iter([9.0, 7.0, 8.0, 6.0, 5.0])
+
+    def answer(task: OfflineTask, timeout_s: float) -> Future[Evaluation]:
+        given.append(task.bar)
+        done: Future[Evaluation] = Future()
+        time_us = next(times)
+        outcome = "slow" if time_us == 6.0 else "ok"
+        done.set_result(Evaluation(outcome, "", "predicted", time_us, {"formula_us": 2 * time_us}))
+        return done
+
+    evaluator = OfflineEvaluator(jobs=1, cache=tmp_path)
+    monkeypatch.setattr(evaluator._pool, "submit", answer)
+    for shape in [SHAPE, SHAPE, SHAPE, SHAPE, GemmShape(1, 64, 448)]:
+        evaluator.submit(Candidate(shape, "fused", FAMILIES["fused"].config({}))).result()
+    evaluator.close()
+    assert given == [None, Bar(18.0, 9.0), Bar(14.0, 7.0), Bar(14.0, 7.0), None]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +142,42 @@ def test_a_large_host_proposes_no_more_than_it_knows(tmp_path: Path) -> None:
     ended: list[Progress] = []
     search(tmp_path, trials=40, evaluator=Slow(capacity=257), sampler="surrogate", notify=ended.append)
     assert max(ahead[:16]) < 16
+
+
+class QueueingEvaluator(FakeEvaluator):
+    """Judges one candidate a time, the one that the search prefers; the others wait."""
+
+    def __init__(self) -> None:
+        super().__init__(capacity=12)
+        self.waiting: dict[Future[Evaluation], Candidate] = {}
+        self.withdrawn: list[Candidate] = []
+
+    def submit(self, candidate: Candidate) -> Future[Evaluation]:
+        self.asked.append(candidate)
+        answer: Future[Evaluation] = Future()
+        self.waiting[answer] = candidate
+        return answer
+
+    def withdraw(self, answer: Future[Evaluation]) -> bool:
+        if answer is next(iter(self.waiting)):
+            return False  # its work has begun
+        self.withdrawn.append(self.waiting.pop(answer))
+        return True
+
+    def prefer(self, answers: Sequence[Future[Evaluation]]) -> None:
+        if answers:
+            answers[0].set_result(self.function(self.waiting.pop(answers[0])))
+
+
+def test_what_waits_and_has_become_hopeless_is_given_up_and_may_come_again(tmp_path: Path) -> None:
+    evaluator = QueueingEvaluator()
+    search(tmp_path, trials=60, evaluator=evaluator, sampler="surrogate")
+    trials = open_study(tmp_path).trials
+    judged = [point_of(trial.user_attrs["record"]) for trial in trials]
+    assert len(set(judged)) == len(trials) == 60
+    assert evaluator.withdrawn
+    assert len(evaluator.asked) == 60 + len(evaluator.withdrawn)  # a trial that was given up is no trial
+    assert min(trial.value for trial in trials if trial.value is not None) == 10.0  # the best of all
 
 
 def test_patience_ends_a_search_and_the_same_command_does_not_go_on(tmp_path: Path) -> None:

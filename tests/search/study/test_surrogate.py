@@ -147,3 +147,25 @@ def test_features_of_families_with_different_knobs() -> None:
     assert np.isfinite(described.features).all()
     assert described.features.min() == 0 and described.features.max() == 1
     assert list(space.neighbours(2)) == [3]
+
+
+def test_hopes_are_parts_of_what_the_best_open_point_promises() -> None:
+    frame = grid()
+    took = times(frame)
+    search = SurrogateSearch(PointSpace({"": frame}), seed=0)
+    for point in range(0, len(frame), 9):
+        search.tell(point, None if np.isnan(took[point]) else float(took[point]))
+    assert search.hopes([1, 2]).tolist() == [1.0, 1.0]  # the model was not asked
+    first = search.propose()
+    others = [point for point in range(len(frame)) if point % 9 and point != first]
+    hopes = search.hopes(others)
+    assert 0 <= hopes.min() < 0.05 < 0.5 < hopes.max() <= 1
+    worst, best = others[int(hopes.argmin())], others[int(hopes.argmax())]
+    assert took[best] < took[worst] or np.isnan(took[worst])
+
+
+def test_a_point_that_was_given_up_is_open_again() -> None:
+    search = SurrogateSearch(PointSpace({"": grid()}), seed=0)
+    assert search.propose(range(1, 96)) == 0
+    search.reopen(7)
+    assert search.propose([0]) == 7

@@ -8,14 +8,10 @@ runs all the same. Other branches count as not taken.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from search.gfx950.code.assembly import METADATA_START, Resources
 from search.gfx950.code.instruction_mix import VALU_CLKS, mix_of
@@ -79,8 +75,12 @@ def with_code(work: CallWork, counts: Counts, resources: Resources, lds_bytes: i
         work,
         resident=np.maximum(1, fitting),
         mfma=_mfma(counts),
+        mfma_clks=counts["mfma_clks"],
+        valu_clks=counts["valu_clks"],
         packed_clks=VALU_CLKS * counts["packed_f32"],
-        **{name: counts[name] for name in ("mfma_clks", "valu_clks", "lds_clks", "vmem_clks", "barriers")},
+        lds_clks=counts["lds_clks"],
+        vmem_clks=counts["vmem_clks"],
+        barriers=counts["barriers"],
     )
 
 

@@ -14,6 +14,7 @@ import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -22,10 +23,12 @@ from scipy.stats import spearmanr
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.errors import InputError
+from kernels.families.stages import Gemm, Sum
+from kernels.problem import GemmShape
 from search.formats import aiter_csv
 from search.gfx950.machine import AITER, Machine
 from search.gfx950.model.timing_model import MODEL_VERSION, total_us
-from search.gfx950.model.work import estimate_code_object_work, estimate_gemm_work, estimate_reduce_work
+from search.gfx950.model.work import estimate_code_object_work, gemm_work, sum_work
 from search.terminal import one_line_errors
 
 NO_COLUMN_GUARD = {(256, 256), (192, 256), (224, 256), (128, 512)}  # tiles whose kernels need N % tile_n == 0
@@ -139,12 +142,13 @@ def triton_winner_places(path: Path) -> np.ndarray:
 def triton_times(knobs: list[np.ndarray], m: int, n: int, k: int) -> np.ndarray:
     """Predicted time in microseconds [configurations] of a packed Triton GEMM with its reduction."""
     block_m, block_n, block_k, warps, stages, split_k = knobs
-    machine = Machine(harness=AITER)
-    gemm = estimate_gemm_work(
-        block_m, block_n, block_k, m, n, k, split_k=split_k, num_warps=warps, num_stages=stages, machine=machine
+    tile = SimpleNamespace(
+        BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, num_warps=warps, num_stages=stages, matrix_instr_nonkdim=16
     )
+    machine, shape = Machine(harness=AITER), GemmShape(m, n, k)
+    gemm = gemm_work(Gemm(tile, staged=True, split_k=split_k), shape, machine)
     one = np.asarray(total_us([gemm], machine))
-    reduced = np.asarray(total_us([gemm, estimate_reduce_work(16, 64, m, n, slices=split_k)], machine))
+    reduced = np.asarray(total_us([gemm, sum_work(Sum(16, 64, split_k), shape, machine)], machine))
     return np.where(split_k > 1, reduced, one)
 
 

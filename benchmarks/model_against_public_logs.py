@@ -31,11 +31,12 @@ from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.evaluation import Candidate
-from search.evaluators.offline import predict_executed
+from search.evaluators.offline import ExecutedCandidate
 from search.gate.check import check_program, load_calls
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import check_resources, compile_call
 from search.gfx950.machine import GPUMODE, Machine
+from search.gfx950.model.executed import predict_works
 from search.space.space import SearchSpace
 from search.terminal import TextTable, one_line_errors, output_console, print_table
 
@@ -67,7 +68,8 @@ def predicted_us(candidate: Candidate, cache: ArtifactCache) -> float:
     for one in compiled:
         check_resources(one, MACHINE)
     report = check_program(program, load_calls(compiled), candidate.shape)
-    return predict_executed(candidate, compiled, report, MACHINE).predicted_us
+    works = ExecutedCandidate(program, compiled, report).works(MACHINE)
+    return predict_works(works, candidate.shape, MACHINE).predicted_us
 
 
 def best_us(family: str, shape: GemmShape, configs: list[KernelConfig], cache: ArtifactCache) -> float | None:

@@ -21,6 +21,7 @@ from kernels.tables.merging import MergeReport, merge
 from kernels.tables.rows import Made, RowKey, TableRow, TunedTable, needs_proof
 from kernels.tables.sources import table_path
 from search.commands.locks import locked
+from search.results.columns import rows_of
 from search.results.comparisons import Regret, regrets
 from search.results.studies import are_replayed, are_simulated
 from search.results.unfinished import unfinished
@@ -112,7 +113,7 @@ def _plan(frame: pd.DataFrame, device: DeviceKey, table: Path, output: Path | No
     old = load_table(table) if table.exists() else TunedTable(device)
     if old.device != device:
         raise InputError(f"{table}: is for {old.device}, the results are of {device}; name another --table")
-    mine = frame[((frame["arch"] == device.arch) & (frame["cu_count"] == device.cu_count)).fillna(False)]
+    mine = rows_of(frame, device)
     rows = table_rows(mine, old)
     shapes = {row.shape for row in rows}
     unresolved = tuple(shape for _, shape in shapes_of(mine) if shape not in shapes)

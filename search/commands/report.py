@@ -12,6 +12,7 @@ from kernels.tables.rows import TunedTable
 from search.commands.export import table_rows
 from search.report.page import write_report
 from search.results.against import best_of, compare, load_best
+from search.results.columns import rows_of
 from search.results.comparisons import regrets
 from search.results.winners import shapes_of
 
@@ -37,6 +38,6 @@ def _regret_lines(frame: pd.DataFrame) -> list[str]:
     devices = dict.fromkeys(device for device, _ in shapes_of(made))
     lines = []
     for device in devices:
-        mine = made[((made["arch"] == device.arch) & (made["cu_count"] == device.cu_count)).fillna(False)]
+        mine = rows_of(made, device)
         lines += [one.line() for one in regrets(mine, TunedTable(device, tuple(table_rows(mine))))]
     return lines

@@ -27,7 +27,7 @@ from search.gate.served import ServedCandidate, check_served
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts
 from search.gfx950.machine import Machine, machine_of
-from search.gfx950.model.executed import MODEL_VERSION, ExecutedCall, Prediction, predict_works, program_works
+from search.gfx950.model.executed import MODEL_VERSION, ExecutedCall, predict_works, program_works
 from search.gfx950.model.families import estimate_calls, is_modelled
 from search.gfx950.model.launch_time import LaunchWork
 from search.gfx950.model.static_counts import static_counts, with_code
@@ -210,12 +210,9 @@ def judge(task: OfflineTask, *, device: DeviceKey, cache: Path) -> Evaluation:
     facts: dict[str, Value] = {"protocol": PROTOCOL}
     machine = machine_of(device)
     assert machine is not None, "the evaluator refuses other devices"
-    family = FAMILIES[candidate.family]
+    deterministic = FAMILIES[candidate.family].is_deterministic(candidate.config)
     try:
-        refusal = candidate.config.check(candidate.shape, device)
-        if refusal is not None:
-            raise IllegalConfigError(refusal)
-        program = family.program(candidate.shape, candidate.config)
+        program = _legal_program(candidate, device)
         compiled = _compile(program, ArtifactCache(cache), task.logs)
         facts |= compiled_facts(compiled, machine)
         for one in compiled:
@@ -225,12 +222,13 @@ def judge(task: OfflineTask, *, device: DeviceKey, cache: Path) -> Evaluation:
         if task.bar is not None and formula_us is not None and formula_us > CLIMB * task.bar.formula_us:
             return _not_executed(formula_us, task.bar, facts)
         report = check_program(program, load_calls(compiled), candidate.shape)
-        facts |= {"deterministic": family.is_deterministic(candidate.config)} | _checked_facts(compiled, report)
+        facts |= {"deterministic": deterministic} | _checked_facts(compiled, report)
         if isinstance(candidate, ServedCandidate):
             check_served(candidate, lambda other: _compile(other, ArtifactCache(cache), task.logs))
     except KernelError as error:
         return Evaluation(cast(Outcome, error.outcome), str(error), facts=facts)
-    prediction = predict_executed(candidate, compiled, report, machine)
+    works = ExecutedCandidate(program, compiled, report).works(machine)
+    prediction = predict_works(works, candidate.shape, machine)
     facts |= {
         "model": prediction.model, "bound": prediction.bound, "roofline_us": prediction.roofline_us,
         "predicted_lo_us": prediction.lo_us, "predicted_hi_us": prediction.hi_us, "predicted_tie": prediction.tie,
@@ -269,7 +267,8 @@ class ExecutedCandidate:
 
     def works(self, machine: Machine) -> tuple[LaunchWork, ...]:
         """What each launch does, for :func:`~search.gfx950.model.executed.predict_works`."""
-        return executed_works(self.program, self.compiled, self.report, machine)
+        pairs = zip(self.compiled, self.report.recordings, strict=True)
+        return program_works(self.program, [_executed(one, recording, machine) for one, recording in pairs])
 
 
 def execute_candidate(candidate: Candidate, device: DeviceKey, cache: ArtifactCache, logs: Path) -> ExecutedCandidate:
@@ -278,12 +277,16 @@ def execute_candidate(candidate: Candidate, device: DeviceKey, cache: ArtifactCa
     Raises:
         KernelError: It is illegal, does not compile, or is wrong.
     """
+    program = _legal_program(candidate, device)
+    compiled = _compile(program, cache, logs)
+    return ExecutedCandidate(program, compiled, check_program(program, load_calls(compiled), candidate.shape))
+
+
+def _legal_program(candidate: Candidate, device: DeviceKey) -> Program:
     refusal = candidate.config.check(candidate.shape, device)
     if refusal is not None:
         raise IllegalConfigError(refusal)
-    program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)
-    compiled = _compile(program, cache, logs)
-    return ExecutedCandidate(program, compiled, check_program(program, load_calls(compiled), candidate.shape))
+    return FAMILIES[candidate.family].program(candidate.shape, candidate.config)
 
 
 def _compile(program: Program, cache: ArtifactCache, logs: Path) -> list[CompiledCall]:
@@ -291,26 +294,6 @@ def _compile(program: Program, cache: ArtifactCache, logs: Path) -> list[Compile
     compiled = [compile_call(program, call, cache, logs) for call in program.calls]
     shutil.rmtree(logs)
     return compiled
-
-
-def predict_executed(
-    candidate: Candidate, compiled: Sequence[CompiledCall], report: GateReport, machine: Machine
-) -> Prediction:
-    """Time by the simulation of the instructions that were executed.
-
-    Args:
-        machine: With the harness whose times are asked for.
-    """
-    program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)
-    return predict_works(executed_works(program, compiled, report, machine), candidate.shape, machine)
-
-
-def executed_works(
-    program: Program, compiled: Sequence[CompiledCall], report: GateReport, machine: Machine
-) -> tuple[LaunchWork, ...]:
-    """What each launch of ``program`` does, from its execution; see :func:`predict_executed`."""
-    pairs = zip(compiled, report.recordings, strict=True)
-    return program_works(program, [_executed(one, recording, machine) for one, recording in pairs])
 
 
 def _executed(one: CompiledCall, recording: Recording, machine: Machine) -> ExecutedCall:

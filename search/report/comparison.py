@@ -17,7 +17,7 @@ HEADER = ("shape", *NUMBERS, "verdict", "before", "now", "confidence")
 def print_comparison(comparisons: Sequence[Comparison], console: Console) -> None:
     """Print a row for each shape that both have, and the sum in one line."""
     if comparisons:
-        rows = tuple(_cells(one) for one in comparisons)
+        rows = tuple(cells(one) for one in comparisons)
         several = len({one.ours.device for one in comparisons}) > 1
         devices = tuple(
             (f"{one.ours.device} {one.ours.shape}" if several else str(one.ours.shape)) for one in comparisons
@@ -27,7 +27,8 @@ def print_comparison(comparisons: Sequence[Comparison], console: Console) -> Non
     console.print(total_line(comparisons), soft_wrap=True)
 
 
-def _cells(one: Comparison) -> tuple[str, ...]:
+def cells(one: Comparison) -> tuple[str, ...]:
+    """What both say of a shape, below :data:`HEADER` but for the shape itself."""
     same = (one.ours.family, one.ours.config) == (one.theirs.family, one.theirs.config)
     return (
         f"{one.theirs.cost_us:.2f}", f"{one.ours.cost_us:.2f}", _change(one), one.verdict, _words(one.theirs),

@@ -11,7 +11,8 @@ import pandas as pd
 from kernels.device import DeviceKey
 from kernels.families.defaults import default_choice
 from kernels.wording import counted
-from search.results.winners import Winner, slowdowns, winners
+from search.results.comparisons import untuned_factor
+from search.results.winners import slowdowns, winners
 from search.space.shapes import Layer, ShapeSet
 
 LEAST_KNOWN = 0.5  # part of a model's layers below which nothing is said about it
@@ -71,24 +72,16 @@ def gains(frame: pd.DataFrame, sets: Iterable[ShapeSet]) -> list[Gain]:
     known = slowdowns(frame, lambda device, shape: (default_choice(shape, device),))
     times: dict[tuple[DeviceKey, str], dict[tuple[int, int], dict[int, tuple[float, float]]]] = {}
     for winner in best:
-        before_us = _default_us(frame, winner, known.get((winner.device, winner.shape), {}).values())
-        if before_us is not None:
+        factor = untuned_factor(frame, winner, known.get((winner.device, winner.shape), {}))
+        if factor is not None:
             rows = times.setdefault((winner.device, winner.evidence), defaultdict(dict))
-            rows[winner.shape.N, winner.shape.K][winner.shape.M] = (before_us, winner.cost_us)
+            rows[winner.shape.N, winner.shape.K][winner.shape.M] = (factor * winner.cost_us, winner.cost_us)
     return [
         gain
         for (device, evidence), shapes in times.items()
         for model in sets
         for gain in _of_model(model, device, evidence, {key: _Times(by_M) for key, by_M in shapes.items()})
     ]
-
-
-def _default_us(frame: pd.DataFrame, winner: Winner, slower: Iterable[float]) -> float | None:
-    """Time of the default beside a winner: of its trial, else as measured on the same GPU."""
-    for part in slower:
-        return winner.cost_us * (1 + part)
-    baseline_us = frame["baseline_us"][winner.row]
-    return None if winner.evidence != "measured" or pd.isna(baseline_us) else max(float(baseline_us), winner.cost_us)
 
 
 def _of_model(

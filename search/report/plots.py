@@ -13,6 +13,7 @@ from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from search.report.closing import compact
+from search.results.columns import rows_of
 from search.results.winners import shapes_of, winners
 
 DOTS_PER_INCH = 120
@@ -55,11 +56,7 @@ def pyplot(option: str) -> Any:
 
 
 def _plot_shape(plt: Any, frame: pd.DataFrame, device: DeviceKey, shape: GemmShape, folder: Path) -> list[Path]:
-    key = {"arch": device.arch, "cu_count": device.cu_count, "M": shape.M, "N": shape.N, "K": shape.K}
-    rows = frame
-    for name, value in key.items():
-        rows = rows[(rows[name] == value).fillna(False)]
-    rows = rows.sort_values(["started", "trial"], kind="stable")
+    rows = rows_of(frame, device, shape).sort_values(["started", "trial"], kind="stable")
     ok = (rows["outcome"] == "ok").fillna(False)
     written = []
     for kind, column in (("measured", "time_us"), ("predicted", "predicted_us")):

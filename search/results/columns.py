@@ -9,7 +9,9 @@ from typing import Any, get_type_hints
 
 import pandas as pd
 
+from kernels.device import DeviceKey
 from kernels.families import FAMILIES
+from kernels.problem import GemmShape
 from search.evaluation import Value
 
 HELP = "help"  # in place of the name of a column: lists them all
@@ -177,6 +179,14 @@ def typed_frame(columns: Mapping[str, Sequence[Value]]) -> pd.DataFrame:
 def _shapes(columns: Mapping[str, Sequence[Value]], rows: int) -> list[Value]:
     extents = [columns.get(name, [None] * rows) for name in ("M", "N", "K")]
     return [None if pd.isna([M, N, K]).any() else f"{M}x{N}x{K}" for M, N, K in zip(*extents, strict=True)]
+
+
+def rows_of(frame: pd.DataFrame, device: DeviceKey, shape: GemmShape | None = None) -> pd.DataFrame:
+    """The trials of one device, or of one of its shapes."""
+    mine = (frame["arch"] == device.arch) & (frame["cu_count"] == device.cu_count)
+    if shape is not None:
+        mine &= frame["shape"] == str(shape)
+    return frame[mine.fillna(False)]
 
 
 def protocol_of(row: pd.Series[Any]) -> str:

@@ -73,15 +73,25 @@ def _factors(
     library: dict[GemmShape, float] = {}
     for winner in best:
         slower = known.get((winner.device, winner.shape), {})
-        baseline_us = frame["baseline_us"][winner.row]  # of a measured trial: the default, on the same GPU
-        default = default_choice(winner.shape, winner.device)
-        if default in slower:
-            untuned[winner.shape] = 1 + slower[default]
-        elif winner.evidence == "measured" and not pd.isna(baseline_us):
-            untuned[winner.shape] = max(1.0, float(baseline_us) / winner.cost_us)
+        factor = untuned_factor(frame, winner, slower)
+        if factor is not None:
+            untuned[winner.shape] = factor
         if LIBRARY in slower:
             library[winner.shape] = 1 + slower[LIBRARY]
     return untuned, library
+
+
+def untuned_factor(frame: pd.DataFrame, winner: Winner, slower: Mapping[Point, float]) -> float | None:
+    """How many times as long as ``winner`` the default takes: by its trial, else as measured on the same GPU.
+
+    Args:
+        slower: From :func:`search.results.winners.slowdowns`, at the winner's shape.
+    """
+    default = default_choice(winner.shape, winner.device)
+    if default in slower:
+        return 1 + slower[default]
+    baseline_us = frame["baseline_us"][winner.row]
+    return None if winner.evidence != "measured" or pd.isna(baseline_us) else max(1.0, baseline_us / winner.cost_us)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 from search.evaluation import Point
+from search.results.columns import rows_of
 from search.results.starts import Start
 from search.results.winners import config_of, slowdowns, winners
 
@@ -54,8 +55,8 @@ def leaders(frame: pd.DataFrame) -> dict[Ladder, tuple[Point, ...]]:
 
 def _next_best(frame: pd.DataFrame, device: DeviceKey, shape: GemmShape, evidence: str) -> list[Point]:
     """The fastest points of a shape by the times of its search."""
-    right = (frame["outcome"] == "ok") & (frame["evidence"] == evidence)
-    rows = frame[_is_of(frame, device, shape) & right.fillna(False)]
+    rows = rows_of(frame, device, shape)
+    rows = rows[((rows["outcome"] == "ok") & (rows["evidence"] == evidence)).fillna(False)]
     fastest = rows.sort_values("time_us" if evidence == "measured" else "predicted_us", kind="stable").head(EACH)
     return [(str(row["family"]), config_of(row)) for _, row in fastest.iterrows()]
 
@@ -117,7 +118,7 @@ def _serving(
 
 def only_ranges(frame: pd.DataFrame, ranges: Sequence[RangeRow]) -> pd.DataFrame:
     """The trials of the configuration of each range at its largest M: what an export then takes for winners."""
-    chosen = [frame[_is_of(frame, row.device, row.shape) & _has(frame, row.family, row.config)] for row in ranges]
+    chosen = [_having(rows_of(frame, row.device, row.shape), row.family, row.config) for row in ranges]
     if not chosen:
         return frame.iloc[:0]
     kept = pd.concat(chosen, ignore_index=True)
@@ -125,13 +126,8 @@ def only_ranges(frame: pd.DataFrame, ranges: Sequence[RangeRow]) -> pd.DataFrame
     return kept
 
 
-def _is_of(frame: pd.DataFrame, device: DeviceKey, shape: GemmShape) -> pd.Series[bool]:
-    same = (frame["shape"] == str(shape)) & (frame["arch"] == device.arch) & (frame["cu_count"] == device.cu_count)
-    return same.fillna(False).astype(bool)
-
-
-def _has(frame: pd.DataFrame, family: str, config: KernelConfig) -> pd.Series[bool]:
-    same = frame["family"] == family
+def _having(rows: pd.DataFrame, family: str, config: KernelConfig) -> pd.DataFrame:
+    same = rows["family"] == family
     for name, value in config.to_dict().items():
-        same &= frame[name] == value
-    return same.fillna(False).astype(bool)
+        same &= rows[name] == value
+    return rows[same.fillna(False)]

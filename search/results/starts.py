@@ -12,7 +12,7 @@ from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 from search.evaluation import Point
-from search.results.columns import protocol_of
+from search.results.columns import protocol_of, rows_of
 from search.results.winners import config_of, shapes_of, winners
 
 
@@ -63,8 +63,7 @@ def _starts(frame: pd.DataFrame) -> Iterator[Start]:
         yield Start(winner.device, winner.shape, winner.family, winner.config, winner.cost_us, how)
     untimed = frame[frame["evidence"].isna() & (frame["outcome"] == "ok").fillna(False)]
     for device, shape in shapes_of(untimed):
-        rows = untimed[(untimed["shape"] == str(shape)) & (untimed["cu_count"] == device.cu_count)]
-        for _, row in rows[rows["arch"] == device.arch].iterrows():
+        for _, row in rows_of(untimed, device, shape).iterrows():
             yield Start(device, shape, str(row["family"]), config_of(row), None, protocol_of(row))
 
 

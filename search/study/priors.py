@@ -19,6 +19,7 @@ from kernels.problem import GemmShape
 from search.evaluation import Point
 from search.gfx950.machine import Machine, machine_of
 from search.gfx950.model.families import Flags, columns_of, estimate_us, is_modelled, overflows
+from search.results.columns import rows_of
 from search.results.record import point_of
 from search.study.points import LegalPoints, Points
 
@@ -91,9 +92,8 @@ def doubtful(family: str, frame: pd.DataFrame, machine: Machine) -> Flags:
 
 def winners_of(frame: pd.DataFrame, device: DeviceKey) -> dict[GemmShape, Point]:
     """Best point of each shape in earlier results for ``device``."""
-    mine = frame[(frame["arch"] == device.arch) & (frame["cu_count"] == device.cu_count)]
     found: dict[GemmShape, Point] = {}
-    for _, rows in mine.groupby(["M", "N", "K"]):
+    for _, rows in rows_of(frame, device).groupby(["M", "N", "K"]):
         records = rows.to_dict("records")
         best = best_point(records)
         if best is not None:

@@ -12,6 +12,7 @@ import pandas as pd
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
+from search.results.columns import rows_of
 from search.results.winners import config_of
 from search.study.covariance import Covariance, Floats, Rows, Table, fit, prior
 from search.study.features import PointSpace, knob_values, scaled
@@ -45,8 +46,8 @@ def other_shapes(frame: pd.DataFrame, shape: GemmShape, device: DeviceKey, proto
     Args:
         protocol: How their studies judged, as their names tell; times of different protocols are never mixed.
     """
-    alike = frame["study"].str.split("/").str[2] == protocol
-    rows = frame[alike & (frame["arch"] == device.arch) & (frame["cu_count"] == device.cu_count)]
+    rows = rows_of(frame, device)
+    rows = rows[rows["study"].str.split("/").str[2] == protocol]
     rows = rows[rows["selected"].isna() & rows["outcome"].isin(TIMED) & rows["family"].isin(FAMILIES)]
     rows = rows.assign(taken_us=rows["time_us"].fillna(rows["predicted_us"])).dropna(subset="taken_us")
     shapes = [GemmShape(int(M), int(N), int(K)) for M, N, K in zip(rows["M"], rows["N"], rows["K"], strict=True)]

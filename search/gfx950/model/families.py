@@ -24,7 +24,7 @@ from search.gfx950.model.native_work import (
     hip_quantize_work,
 )
 from search.gfx950.model.timing_model import CallWork, total_us
-from search.gfx950.model.work import clear_work, gemm_overflows, gemm_work, quantize_work, round_work, sum_work
+from search.gfx950.model.work import clear_work, gemm_overflows, gemm_work, quantize_work, sum_work
 
 Flags = npt.NDArray[np.bool_]
 
@@ -45,7 +45,7 @@ class StageModel:
 
 MODELS: Mapping[type[Stage], StageModel] = {
     Quantize: StageModel(quantize_work),
-    Round: StageModel(round_work),
+    Round: StageModel(quantize_work),
     HipQuantize: StageModel(hip_quantize_work),
     Clear: StageModel(clear_work),
     Gemm: StageModel(gemm_work, gemm_overflows),

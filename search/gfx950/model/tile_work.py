@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernels.device import GFX950
+from kernels.families.stages import Gemm
 from search.gfx950.machine import Machine, Number
 
 ROW_BYTES = 17 / 32  # of MXFP4: half a byte a value and one scale byte a block of 32
@@ -57,6 +58,11 @@ class TileWork:
 
     A wave's part of the tile is 32 columns by 32 rows (16 where a tile has no more and the instruction allows it).
     Where that leaves fewer parts than waves, waves repeat each other's work.
+
+    Args:
+        matrix_instr_nonkdim: 16 or 32; 0 counts as 16.
+        quantizer: ``hardware`` or ``software`` (or a column of these) where A is bf16 and quantised in the loop;
+            None where A is packed.
     """
 
     BLOCK_M: Number
@@ -66,6 +72,13 @@ class TileWork:
     num_stages: Number
     matrix_instr_nonkdim: Number
     quantizer: Any
+
+    @classmethod
+    def of(cls, stage: Gemm) -> TileWork:
+        """Of a Triton GEMM; there is nothing to quantise where A was packed by a stage before."""
+        c = stage.tile
+        quantizer = None if stage.staged else c.quantizer
+        return cls(c.BLOCK_M, c.BLOCK_N, c.BLOCK_K, c.num_warps, c.num_stages, c.matrix_instr_nonkdim, quantizer)
 
     @property
     def part_m(self) -> Number:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pandas as pd
 
-from kernels.device import DeviceKey
 from kernels.families.defaults import default_choice
-from kernels.problem import GemmShape
-from search.report.closing import Summary, compact, summarize
+from search.report.closing import Summary, compact, percent, summarize
+from search.report.comparison import HEADER, NUMBERS, cells
 from search.report.page import figures
-from search.results.against import Comparison, signed, total_line
+from search.results.against import Comparison, total_line
+from search.results.columns import rows_of
+from search.results.comparisons import untuned_factor
 from search.results.winners import Winner, config_of, slowdowns
 
 TIES = 20  # rows of a table of equals
@@ -110,11 +111,6 @@ def _winner_cells(summary: Summary) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def percent(part: float | None) -> str:
-    """A part of one as text."""
-    return "" if part is None else f"{100 * part:.1f} %"
-
-
 def _shapes(summaries: Sequence[Summary]) -> str:
     options = "".join(f"<option>{escape(_name(summary))}</option>" for summary in summaries)
     charts = "".join(
@@ -137,14 +133,6 @@ def _search(frame: pd.DataFrame, summary: Summary) -> dict[str, str | None]:
         "importance": figures.importance(rows, family),
         "ties": json.dumps(_ties(rows, summary.winner)),
     }
-
-
-def rows_of(frame: pd.DataFrame, device: DeviceKey, shape: GemmShape) -> pd.DataFrame:
-    """The trials of one device and shape."""
-    key = {"arch": device.arch, "cu_count": device.cu_count, "M": shape.M, "N": shape.N, "K": shape.K}
-    for name, value in key.items():
-        frame = frame[(frame[name] == value).fillna(False)]
-    return frame
 
 
 def _ties(rows: pd.DataFrame, winner: Winner | None) -> str:
@@ -171,31 +159,17 @@ def _ladders(frame: pd.DataFrame, best: Sequence[Winner]) -> dict[str, str]:
 
 
 def _default_us(frame: pd.DataFrame, best: Sequence[Winner]) -> dict[Any, float]:
-    """Time of the untuned default by the winner's row, where it was tried and can be compared."""
+    """Time of the untuned default by the winner's row, where it is known and can be compared."""
     known = slowdowns(frame, lambda device, shape: (default_choice(shape, device),))
-    found: dict[Any, float] = {}
-    for winner in best:
-        for part in known.get((winner.device, winner.shape), {}).values():
-            found[winner.row] = winner.cost_us * (1 + part)
-    return found
+    factors = {w.row: untuned_factor(frame, w, known.get((w.device, w.shape), {})) for w in best}
+    return {w.row: w.cost_us * factor for w in best if (factor := factors[w.row]) is not None}
 
 
 def _against(comparisons: Sequence[Comparison]) -> str:
-    header = ("shape", "before us", "now us", "change", "verdict", "before", "now", "confidence")
-    cells = map(_comparison_cells, comparisons)
-    text = table(header, cells, ("before us", "now us", "change"))
+    text = table(HEADER, ((str(one.ours.shape), *cells(one)) for one in comparisons), NUMBERS)
     for word in ("faster", "slower"):
         text = text.replace(f"<td>{word}</td>", f'<td class="{word}">{word}</td>')
     return f"<p>{escape(total_line(comparisons))}</p>{text}"
-
-
-def _comparison_cells(one: Comparison) -> tuple[str, ...]:
-    change = "" if one.verdict == "not comparable" else signed(one.change)
-    return (
-        str(one.ours.shape), f"{one.theirs.cost_us:.2f}", f"{one.ours.cost_us:.2f}", change, one.verdict,
-        f"{one.theirs.family} {compact(one.theirs.config)}", f"{one.ours.family} {compact(one.ours.config)}",
-        one.confidence,
-    )  # fmt: skip
 
 
 def _regret(lines: Sequence[str]) -> str:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from kernels.families import FAMILIES
+from kernels.families.fused import TileConfig
+from kernels.families.stages import Gemm
 from kernels.problem import GemmShape
 from search.gfx950.code.calls import specialize
 from search.gfx950.machine import MI355X
@@ -16,14 +18,14 @@ from search.gfx950.model.families import estimate_calls, is_modelled
 from search.gfx950.model.static_counts import static_counts
 from search.gfx950.model.tile_work import TileWork
 from search.gfx950.model.timing_model import total_us
-from search.gfx950.model.work import estimate_gemm_work
+from search.gfx950.model.work import gemm_work
 
 SHAPE = GemmShape(16, 2112, 7168)
 MODELLED = {family for family in FAMILIES if is_modelled(family)}
 
 
 def test_counts_the_grid_the_steps_and_the_bytes_of_a_split_gemm() -> None:
-    work = estimate_gemm_work(16, 64, 256, 16, 2112, 7168, split_k=8, quantizer="hardware", machine=MI355X)
+    work = gemm_work(Gemm(TileConfig(16, 64, 256), split_k=8), SHAPE, MI355X)
     assert float(work.workgroups) == 33 * 8
     assert float(work.steps) == 4  # 28 steps of 256, at most 4 to a split
     # A step: 16 rows of 256 bf16, 64 columns of 128 B of codes and 8 scales.
@@ -34,13 +36,13 @@ def test_counts_the_grid_the_steps_and_the_bytes_of_a_split_gemm() -> None:
 
 
 def test_rows_beyond_the_problem_are_not_loaded() -> None:
-    work = estimate_gemm_work(64, 64, 256, 4, 64, 256, quantizer="hardware", machine=MI355X)
+    work = gemm_work(Gemm(TileConfig(64, 64, 256)), GemmShape(4, 64, 256), MI355X)
     assert float(work.feed_bytes) == 4 * 512 + 64 * 136
     assert float(work.written_bytes) == 4 * 64 * 2
 
 
 def test_atomic_splits_write_nothing_else() -> None:
-    work = estimate_gemm_work(16, 64, 256, 16, 2112, 7168, split_k=4, quantizer="hardware", atomic=True, machine=MI355X)
+    work = gemm_work(Gemm(TileConfig(16, 64, 256), split_k=4, atomic=True), SHAPE, MI355X)
     assert (float(work.atomic_bytes), work.written_bytes) == (4 * 16 * 2112 * 4, 0.0)
 
 
@@ -92,19 +94,17 @@ def test_ranks_a_hundred_thousand_configurations_in_a_second() -> None:
 
 
 def test_software_quantisation_costs_more_vector_work_and_none_costs_least() -> None:
-    works = [
-        estimate_gemm_work(16, 64, 256, 16, 2112, 7168, quantizer=q, machine=MI355X)
-        for q in (None, "hardware", "software")
-    ]
-    costs = [float(work.valu_clks) for work in works]
+    hardware, software = (TileConfig(16, 64, 256, quantizer=name) for name in ("hardware", "software"))
+    stages = (Gemm(hardware, staged=True), Gemm(hardware), Gemm(software))
+    costs = [float(gemm_work(stage, SHAPE, MI355X).valu_clks) for stage in stages]
     assert costs == sorted(costs)
     assert costs[2] > 2 * costs[1]
 
 
 def test_deep_pipelines_of_short_loops_quantise_in_vain() -> None:
     # One step of data: the code of two peeled steps still runs.
-    shallow = estimate_gemm_work(16, 64, 512, 16, 2112, 512, num_stages=2, quantizer="hardware", machine=MI355X)
-    deep = estimate_gemm_work(16, 64, 512, 16, 2112, 512, num_stages=3, quantizer="hardware", machine=MI355X)
+    shallow = gemm_work(Gemm(TileConfig(16, 64, 512, num_stages=2)), GemmShape(16, 2112, 512), MI355X)
+    deep = gemm_work(Gemm(TileConfig(16, 64, 512, num_stages=3)), GemmShape(16, 2112, 512), MI355X)
     assert float(deep.valu_clks) > 1.5 * float(shallow.valu_clks)
     assert deep.mfma == shallow.mfma
 
@@ -114,9 +114,8 @@ def test_a_tile_that_spills_is_slower() -> None:
     spills = TileWork(128, 64, 1024, 8, 2, 32, "hardware")
     assert fits.vgprs < fits.vgpr_limit(MI355X)
     assert spills.vgprs > spills.vgpr_limit(MI355X) == 256
-    work = estimate_gemm_work(
-        128, 64, 1024, 128, 64, 1024, num_warps=8, matrix_instr_nonkdim=32, quantizer="hardware", machine=MI355X
-    )
+    spilling = TileConfig(128, 64, 1024, num_warps=8, matrix_instr_nonkdim=32)
+    work = gemm_work(Gemm(spilling), GemmShape(128, 64, 1024), MI355X)
     assert work.vmem_clks > 0
 
 

@@ -14,7 +14,7 @@ import yaml
 from kernels.errors import InputError
 from kernels.wording import instead_of
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML was built with it: 10x
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML was built with it: 10x
 MOST_BYTES = 64 << 20  # of a file: 100,000 rows, and the end of what never ends, such as /dev/zero
 TORN = "a torn or mistyped file; restore or correct it"
 
@@ -141,7 +141,7 @@ def parse_yaml(content: bytes, path: Path, missing: str) -> YamlNode:
     if len(content) > MOST_BYTES:
         raise InputError(f"{path}: is longer than {MOST_BYTES >> 20} MiB; name a file that `export` or a person wrote")
     try:
-        root = yaml.compose(content, Loader=_LOADER)
+        root = yaml.compose(content, Loader=LOADER)
     except yaml.YAMLError as error:
         raise InputError(_syntax(path, error)) from error
     if root is None:

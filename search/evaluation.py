@@ -56,7 +56,6 @@ class Judge(Protocol):
 
     def submit(self, candidate: Candidate) -> Future[Evaluation]:
         """Start judging ``candidate``; the future raises only for a bug or a broken installation."""
-        ...
 
     def withdraw(self, answer: Future[Evaluation]) -> bool:
         """Give up a candidate for which nothing was done yet; False if its work has begun."""

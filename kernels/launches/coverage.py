@@ -18,15 +18,12 @@ class Coverage(Protocol):
 
     def workgroups(self, rows: range, columns: range) -> tuple[GridIndex, ...]:
         """Every workgroup that contributes to these rows and columns of C, in launch order."""
-        ...
 
     def extent(self, rows: range, columns: range) -> tuple[range, range]:
         """Rows and columns of C that these workgroups touch, which earlier launches must have made."""
-        ...
 
     def grid_of(self, M: int, N: int) -> GridIndex:
         """The only grid whose workgroups do each part of the work on C [M, N] exactly once."""
-        ...
 
 
 @runtime_checkable
@@ -36,26 +33,21 @@ class TiledCoverage(Coverage, Protocol):
     @property
     def BLOCK_M(self) -> int:
         """Rows of a tile."""
-        ...
 
     @property
     def BLOCK_N(self) -> int:
         """Columns of a tile."""
-        ...
 
     @property
     def num_m(self) -> int:
         """Tile rows."""
-        ...
 
     @property
     def num_n(self) -> int:
         """Tile columns."""
-        ...
 
     def tiles(self) -> tuple[Indices, ...]:
         """(tile row, tile column) of every workgroup, and perhaps its split, in the order x fastest, then y."""
-        ...
 
 
 def grid_fault(coverage: Coverage, grid: GridIndex, M: int, N: int) -> str | None:

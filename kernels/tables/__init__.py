@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import triton
 
-from kernels.problem import GemmShape, Layout
-from kernels.tables.rows import OLDEST_TRITON, OutDtype, TableRow, TunedTable
+from kernels.problem import GemmShape
+from kernels.tables.rows import OLDEST_TRITON, TableRow, TunedTable
 
 How = Literal["exact", "bucket", "above", "miss"]
 
@@ -27,14 +28,7 @@ class Lookup:
     explanation: str
 
 
-def lookup(
-    table: TunedTable,
-    shape: GemmShape,
-    *,
-    deterministic_only: bool = False,
-    layout: Layout = "shuffled",
-    out_dtype: OutDtype = "bfloat16",
-) -> Lookup:
+def lookup(table: TunedTable, shape: GemmShape, *, deterministic_only: bool = False) -> Lookup:
     """The row with the smallest M not below the asked one for its (N, K), else the one with the largest M below it.
 
     A row serves from its ``serves_from`` to its ``serves_to`` only: between and beyond, the default is faster. Where
@@ -42,8 +36,7 @@ def lookup(
     ``deterministic_only``. A row whose configuration cannot run ``shape`` is passed over, and so is one that the
     Triton here is too old for.
     """
-    layer = table.layer(shape.N, shape.K)
-    found = [row for row in layer if (row.layout, row.out_dtype) == (layout, out_dtype)]
+    found = table.layer(shape.N, shape.K)
     buildable = [row for row in found if not row.is_too_new]
     usable = [row for row in buildable if row.deterministic or not deterministic_only]
     legal = [row for row in usable if row.config.check(shape, table.device) is None]
@@ -65,7 +58,7 @@ def _hit(row: TableRow, shape: GemmShape, lower: int) -> Lookup:
     return Lookup(row, "above", f"the row for M = {row.M} serves up to M = {row.greatest_M} at {place}")
 
 
-def _why_missed(shape: GemmShape, found: list[TableRow], usable: list[TableRow], legal: list[TableRow]) -> str:
+def _why_missed(shape: GemmShape, found: Sequence[TableRow], usable: list[TableRow], legal: list[TableRow]) -> str:
     cure = f"sweep {shape} and export"
     if legal:
         rows = ", ".join(f"M = {row.M} ({row.least_M}..{row.greatest_M})" for row in _around(legal, shape.M))

@@ -97,19 +97,15 @@ class Reporter(Protocol):
 
     def start(self, device: DeviceKey, protocol: str, shapes: int) -> None:
         """The sweep begins."""
-        ...
 
     def note(self, text: str) -> None:
         """Something worth knowing."""
-        ...
 
     def progress(self, progress: Progress) -> None:
         """A trial ended."""
-        ...
 
     def study_done(self, progress: Progress) -> None:
         """A shape is finished."""
-        ...
 
 
 @dataclass(frozen=True)

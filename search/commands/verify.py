@@ -29,15 +29,12 @@ class Backend(Protocol):
 
     def refusal(self, device: DeviceKey) -> str | None:
         """Why it cannot run a table of this device, or None."""
-        ...
 
     def absence(self, row: TableRow, device: DeviceKey) -> str | None:
         """What it lacks for a row on this device, or None."""
-        ...
 
     def judge(self, device: DeviceKey, candidates: Sequence[Candidate]) -> Iterator[Evaluation]:
         """Evaluation of each candidate, in order."""
-        ...
 
 
 def verify_table(path: Path | None, on: str) -> int:

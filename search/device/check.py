@@ -39,7 +39,7 @@ def check(
         out = _run_poisoned(loaded, given, working, gpu)
         report = judge_result(out[given.rows], given.reference, given.bound(loaded.program))
         facts |= {"max_rel_error": report.max_rel, "mismatches": report.mismatches}
-        _reject_wrong(report, bool(out.isfinite().all()))
+        reject_wrong(report, bool(out.isfinite().all()))
     first = out.clone()
     same = all(torch.equal(_run_poisoned(loaded, inputs[-1], working, gpu), first) for _ in range(REPEATS))
     facts["check_s"] = time.perf_counter() - start_s
@@ -53,7 +53,12 @@ def _run_poisoned(loaded: LoadedProgram, given: CheckedInput, working: Tensors, 
     return working["out"]
 
 
-def _reject_wrong(report: ErrorReport, finite: bool) -> None:
+def reject_wrong(report: ErrorReport, finite: bool) -> None:
+    """Refuse a product that is wrong where it was compared, or not ``finite`` elsewhere.
+
+    Raises:
+        WrongResultError: It is.
+    """
     if not report.ok:
         raise WrongResultError(
             f"{report.mismatches} of {report.elements} values differ by more than {report.ulp} ulp, first at "

@@ -34,11 +34,9 @@ class FinalsEvaluator(Protocol):
 
     def finals(self, candidates: Sequence[Candidate], *, rounds: int, seed: int = 0) -> Future[FinalTimes]:
         """Times [round][candidate]."""
-        ...
 
     def confirm(self, winner: Candidate, *, rounds: int, seed: int = 0) -> Future[FinalTimes]:
         """Times [round] of the winner, as searched and through the dispatcher."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -85,19 +85,15 @@ class Gpu(TimingDevice, Protocol):
 
     def origin(self) -> Origin:
         """What it is."""
-        ...
 
     def load(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> LoadedProgram:
         """Compile (or fetch from a cache) and load every kernel of ``program``."""
-        ...
 
     def launch(self, loaded: LoadedProgram, tensors: Mapping[str, torch.Tensor]) -> None:
         """Queue every launch of it."""
-        ...
 
     def state(self) -> GpuState:
         """Clocks and disturbances."""
-        ...
 
 
 class TorchGpu:

@@ -101,15 +101,15 @@ def _number(value: Value, otherwise: float = math.nan) -> float:
     return float(value) if isinstance(value, (int, float)) else otherwise
 
 
-def choose_finalists(measured: Sequence[Finalist], *, least: int = LEAST, most: int = MOST) -> list[Finalist]:
-    """Those within the noise of the fastest, at least ``least``, and the incumbent, which always defends its place.
+def choose_finalists(measured: Sequence[Finalist]) -> list[Finalist]:
+    """Those within the noise of the fastest, at least :data:`LEAST`, and the incumbent, which always defends its place.
 
     Within the noise: the interval reaches down to the upper end of the fastest one's.
     """
     ranked = sorted(measured, key=lambda one: one.time_us)
     if not ranked:
         return []
-    close = [one for i, one in enumerate(ranked) if i < least or one.lo_us <= ranked[0].hi_us][:most]
+    close = [one for i, one in enumerate(ranked) if i < LEAST or one.lo_us <= ranked[0].hi_us][:MOST]
     return close + [one for one in ranked if one.incumbent and one not in close]
 
 

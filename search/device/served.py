@@ -11,12 +11,12 @@ import torch
 import triton
 
 from kernels.device import DeviceKey
-from kernels.errors import KernelError, WrongResultError
+from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.mxfp4.weights import PackedWeight
 from kernels.runtime.dispatcher import Dispatcher
 from kernels.tables.rows import Made, TableRow, TunedTable
-from search.device.check import SEEDS, Tensors, checked_input, poison
+from search.device.check import SEEDS, Tensors, checked_input, poison, reject_wrong
 from search.device.gpu import TorchGpu, kernel_error
 from search.device.timing import Launch
 from search.evaluation import Candidate, Evaluation, Outcome
@@ -75,12 +75,7 @@ def _largest_error(candidate: Candidate, device: DeviceKey, seed: int, where: to
         launch()
     program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)
     report = judge_result(out[given.rows], given.reference, given.bound(program))
-    if not report.ok:
-        raise WrongResultError(
-            f"{report.mismatches} of {report.elements} compared elements are wrong, first {report.first_mismatch}"
-        )
-    if not bool(out.isfinite().all()):
-        raise WrongResultError("an element that was not compared is NaN or Inf")
+    reject_wrong(report, bool(out.isfinite().all()))
     return report.max_rel
 
 

@@ -35,23 +35,18 @@ class TimingDevice(Protocol):
 
     def synchronize(self) -> None:
         """Wait until everything queued has run."""
-        ...
 
     def cache_bytes(self) -> int:
         """Size of the last-level cache."""
-        ...
 
     def capture(self, launches: Sequence[Launch]) -> Any:
         """A graph that runs ``launches`` in order."""
-        ...
 
     def replay(self, graph: Any) -> None:
         """Run ``graph`` once, and wait for it."""
-        ...
 
     def replay_us(self, graph: Any, count: int) -> list[float]:
         """Device time of each of ``count`` replays, in microseconds."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ def make_record(
     duration_s: float,
     versions: Mapping[str, str],
     target: str | None = None,
-    trial: int | None = None,
 ) -> Record:
     """Known results columns of one trial, as JSON values, with the figures that follow from its time.
 
@@ -48,7 +47,7 @@ def make_record(
     facts: dict[str, Value] = {"source_hash": FAMILIES[candidate.family].source_hash, **evaluation.facts, **versions}
     facts |= {"started": started, "duration_s": duration_s}
     record = {
-        "study": study, "trial": trial, "target": target or str(device), "arch": device.arch,
+        "study": study, "target": target or str(device), "arch": device.arch,
         "cu_count": device.cu_count, "M": shape.M, "N": shape.N, "K": shape.K, "family": candidate.family,
         **candidate.config.to_dict(),
         "outcome": evaluation.outcome, "reason": " ".join(evaluation.reason.split()) or None,

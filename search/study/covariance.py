@@ -19,6 +19,7 @@ from scipy.optimize import minimize
 LEVELS = 24  # values of a feature that the exponentials tell apart
 JITTER = 1e-8  # keeps the covariance of trials at nearly the same point positive definite
 LOWEST_NOISE = 1e-3  # of the variance of the targets: single precision is exact enough above it
+ITERATIONS = 30  # of a fit, at most
 RANGE = 4.0  # deviations of the prior that a parameter may go
 Floats: TypeAlias = npt.NDArray[np.float64]
 Singles: TypeAlias = npt.NDArray[np.float32]
@@ -142,14 +143,13 @@ class Covariance:
         return np.asarray(exponentials + joint, np.float32)
 
 
-def fit(table: Table, rows: Rows, targets: Floats, start: Parameters, iterations: int = 30) -> Parameters:
+def fit(table: Table, rows: Rows, targets: Floats, start: Parameters) -> Parameters:
     """The likeliest parameters after some trials, found from ``start``.
 
     Args:
         rows: Points that were tried [trials].
         targets: What was measured there [trials], with mean 0 and variance 1.
         start: Where the search for the parameters begins.
-        iterations: Steps of it, at most.
     """
     median, deviations = prior(table.width)
     lowest, highest = median.logs - RANGE * deviations, median.logs + RANGE * deviations
@@ -162,7 +162,7 @@ def fit(table: Table, rows: Rows, targets: Floats, start: Parameters, iterations
         return value + 0.5 * float(offset @ offset), gradient + offset / deviations
 
     bounds = list(zip(lowest, highest, strict=True))
-    found = minimize(loss, start.logs, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations})
+    found = minimize(loss, start.logs, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": ITERATIONS})
     return Parameters.of_logs(found.x)
 
 

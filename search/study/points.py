@@ -22,17 +22,14 @@ class LegalPoints(Protocol):
     @property
     def frame(self) -> pd.DataFrame:
         """One row a point, one column a field."""
-        ...
 
     def __len__(self) -> int: ...
 
     def config(self, index: int) -> KernelConfig:
         """The configuration in row ``index``."""
-        ...
 
     def index_of(self, config: KernelConfig) -> int | None:
         """Its row, or None if it is not legal."""
-        ...
 
 
 class Points:

@@ -65,14 +65,12 @@ class ExecutedCall:
     resident: int
 
 
-def program_works(
-    program: Program, calls: Sequence[ExecutedCall], constants: Constants = CONSTANTS
-) -> tuple[LaunchWork, ...]:
+def program_works(program: Program, calls: Sequence[ExecutedCall]) -> tuple[LaunchWork, ...]:
     """What each launch of ``program`` does, in order."""
     written: set[str] = set()
     works = []
     for one in calls:
-        streams = wave_streams(one.executed, constants)
+        streams = wave_streams(one.executed)
         works.append(_work(program, one, streams, frozenset(written)))
         written |= {_buffer(one.call, name) for name in works[-1].moved(Kind.STORE)}
     return tuple(works)

@@ -174,14 +174,14 @@ class ShortStream:
     cut: int = 0
 
 
-def shorten(blocks: Sequence[Block], most: int = TRIPS) -> ShortStream:
-    """``blocks`` with the loop that saves most cut to ``most`` trips."""
-    start, period, trips = max(_loops(blocks), key=lambda loop: (loop[2] - most) * loop[1], default=(0, 0, 0))
-    if trips <= most:
+def shorten(blocks: Sequence[Block]) -> ShortStream:
+    """``blocks`` with the loop that saves most cut to :data:`TRIPS` trips."""
+    start, period, trips = max(_loops(blocks), key=lambda loop: (loop[2] - TRIPS) * loop[1], default=(0, 0, 0))
+    if trips <= TRIPS:
         return ShortStream(tuple(blocks))
-    marks = frozenset(range(start, start + most * period + 1, period))
-    kept = (*blocks[: start + most * period], *blocks[start + trips * period :])
-    return ShortStream(kept, marks, trips - most)
+    marks = frozenset(range(start, start + TRIPS * period + 1, period))
+    kept = (*blocks[: start + TRIPS * period], *blocks[start + trips * period :])
+    return ShortStream(kept, marks, trips - TRIPS)
 
 
 def _loops(blocks: Sequence[Block]) -> Iterator[tuple[int, int, int]]:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
+from kernels.yaml_node import LOADER
 from search.gfx950 import llvm
 from search.gfx950.simulator.decode.text import parse_objdump, parse_triton
 from search.gfx950.simulator.elf import read_elf
@@ -19,7 +22,6 @@ from search.gfx950.simulator.program import Program, decode_program
 from search.gfx950.simulator.state.findings import SimulationError
 
 _DIRECTIVE = re.compile(r"^\s*\.amdhsa_(\w+)\s+(\S+)", re.MULTILINE)
-_ENTRY = re.compile(r"^(\s*)(-\s+)?\.?([\w.]+):\s*(.*)$")
 
 
 @dataclass(frozen=True)
@@ -154,38 +156,20 @@ def parse_descriptor(raw: bytes) -> Descriptor:
 def parse_arguments(text: str, kernel: str) -> tuple[Argument, ...]:
     """Arguments of ``kernel`` from metadata in YAML (compiler output or ``llvm-readelf --notes``).
 
-    A kernel's arguments come before its name. If no kernel has that name, as in hand-written objects, the first list
-    counts.
+    If no kernel has that name, as in hand-written objects, the first list counts.
+
+    Raises:
+        SimulationError: It is no YAML.
     """
-    lists: list[tuple[str, list[dict[str, str]]]] = []
-    current: list[dict[str, str]] = []
-    inside, indent = False, 0
-    for line in text.splitlines():
-        match = _ENTRY.match(line)
-        if match is None:
-            continue
-        depth, dash, key, value = len(match[1]), bool(match[2]), match[3], match[4].strip().strip("'\"")
-        if key == "args" and not value:
-            current, inside, indent = [], True, depth + (len(match[2]) if match[2] else 0)
-            continue
-        if inside and dash and depth >= indent and (not current or depth == int(current[0]["depth"])):
-            current.append({"depth": str(depth)})
-        elif inside and depth <= indent:
-            inside = False
-        if inside and current:
-            current[-1][key] = value
-        elif key == "name":
-            lists.append((value, current))
-    found = [entries for name, entries in lists if name == kernel] or [entries for _, entries in lists if entries]
-    return tuple(_argument(entry) for entry in found[0]) if found else ()
-
-
-def _argument(entry: Mapping[str, str]) -> Argument:
-    return Argument(
-        offset=int(entry.get("offset", "0"), 0),
-        size=int(entry.get("size", "0"), 0),
-        kind=entry.get("value_kind", ""),
-        name=entry.get("name", ""),
+    document = text.partition("---\n")[2].partition("\n...")[0]
+    try:
+        kernels = (yaml.load(document, Loader=LOADER) or {}).get("amdhsa.kernels", [])
+    except yaml.YAMLError as error:
+        raise SimulationError(f"the metadata of {kernel} cannot be read: {error}") from error
+    lists = {str(one.get(".name")): one.get(".args", []) for one in kernels}
+    entries = lists[kernel] if kernel in lists else next(filter(None, lists.values()), [])
+    return tuple(
+        Argument(one[".offset"], one[".size"], one.get(".value_kind", ""), str(one.get(".name", ""))) for one in entries
     )
 
 

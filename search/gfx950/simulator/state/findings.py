@@ -48,12 +48,10 @@ class Place(Protocol):
     @property
     def line(self) -> int:
         """From 1."""
-        ...
 
     @property
     def text(self) -> str:
         """The instruction."""
-        ...
 
 
 @dataclass(frozen=True)

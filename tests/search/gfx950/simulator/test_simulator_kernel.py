@@ -13,6 +13,8 @@ from search.gfx950.simulator.kernel import parse_arguments, parse_descriptor
 from search.gfx950.simulator.launch import pack_arguments
 
 NOTES = """
+    AMDGPU Metadata:
+        ---
 amdhsa.kernels:
   - .agpr_count:     0
     .args:
@@ -34,6 +36,7 @@ amdhsa.kernels:
         .size:           4
         .value_kind:     by_value
     .name:           second
+...
 """
 
 
@@ -43,6 +46,12 @@ def test_arguments_of_each_kernel_in_the_metadata() -> None:
         (0, 8, "global_buffer", ""), (8, 4, "by_value", "n"), (16, 4, "hidden_block_count_x", ""),
     ]  # fmt: skip
     assert [(a.offset, a.size) for a in second] == [(0, 4)]
+    assert parse_arguments(NOTES, "by hand") == first
+
+
+def test_damaged_metadata_is_an_error() -> None:
+    with pytest.raises(SimulationError, match="the metadata of k cannot be read"):
+        parse_arguments("---\namdhsa.kernels: [\n...", "k")
 
 
 def test_descriptor_bits() -> None:

@@ -23,7 +23,7 @@ from kernels.problem import BLOCK, GemmShape
 from kernels.rocm.code_objects import CodeObject, accumulates_in_bf16, slice_elements
 from kernels.wording import counted
 from search.gate.tolerance import bf16_sum_bound, judge_result
-from search.gfx950.simulator import Buffer, Histogram, Kernel, Launch, simulate
+from search.gfx950.simulator import DecodedKernel, Histogram, SimulatedBuffer, SimulatedLaunch, simulate
 
 Array = npt.NDArray[Any]
 Tile = tuple[range, range]  # rows and columns of C
@@ -84,7 +84,7 @@ def _part(bits: Array, region: Tile) -> Array:
     return bits[..., rows.start : rows.stop, columns.start : columns.stop]
 
 
-def simulate_clean(kernel: Kernel, launch: Launch, chosen: Sequence[GridIndex]) -> Histogram:
+def simulate_clean(kernel: DecodedKernel, launch: SimulatedLaunch, chosen: Sequence[GridIndex]) -> Histogram:
     """What the workgroups ``chosen`` executed.
 
     Raises:
@@ -187,7 +187,7 @@ def padded_scales(scales: torch.Tensor, column_pad: int) -> torch.Tensor:
 
 
 def code_object_run_checked(
-    kernel: Kernel,
+    kernel: DecodedKernel,
     code_object: CodeObject,
     operands: Operands,
     log2_k_split: int = 0,
@@ -210,7 +210,7 @@ def code_object_run_checked(
     shape = operands.shape
     summed = accumulates_in_bf16(log2_k_split)
     out = np.full((shape.M, shape.N), 0 if summed else UNWRITTEN, np.uint16)
-    launch = code_object_launch(code_object, operands, log2_k_split, Buffer(out, initialised=summed))
+    launch = code_object_launch(code_object, operands, log2_k_split, SimulatedBuffer(out, initialised=summed))
 
     def largest_error(stored: Array, tile: Tile) -> float:
         a, b = operands.values(tile)
@@ -222,18 +222,20 @@ def code_object_run_checked(
     return check_regions(shape, coverage, tiles, out, execute, largest_error)
 
 
-def code_object_launch(code_object: CodeObject, operands: Operands, log2_k_split: int, out: Buffer) -> Launch:
+def code_object_launch(
+    code_object: CodeObject, operands: Operands, log2_k_split: int, out: SimulatedBuffer
+) -> SimulatedLaunch:
     """The launch of ``code_object`` on ``operands``, as AITER makes it."""
     shape = operands.shape
     packed = prebuilt_kernel(code_object, shape, log2_k_split)
-    arguments: dict[str, Buffer | Array] = {
+    arguments: dict[str, SimulatedBuffer | Array] = {
         "out": out,
         "a": operands.codes.numpy(),
         "a_scale": operands.scales.numpy(),
         "b": operands.weight.data.numpy(),
         "b_scale": operands.weight.scale.numpy(),
     }
-    return Launch(
+    return SimulatedLaunch(
         arguments,
         launch_grid(shape, code_object, log2_k_split),
         (THREADS, 1, 1),
@@ -245,7 +247,7 @@ GUARD_COLUMNS: Final = 48  # between the rows of C, that nobody may touch
 
 
 def hip_gemm_run_checked(
-    kernel: Kernel, config: StagedHipConfig, operands: Operands, tiles: Sequence[Tile] = ()
+    kernel: DecodedKernel, config: StagedHipConfig, operands: Operands, tiles: Sequence[Tile] = ()
 ) -> CheckedRun:
     """Execute the workgroups behind ``tiles`` and compare what they must and must not store.
 
@@ -287,16 +289,16 @@ def _summed(stored: Array) -> torch.Tensor:
     return torch.from_numpy(stored).view(torch.bfloat16)
 
 
-def _hip_gemm_launch(call: KernelCall, operands: Operands, bits: Array) -> Launch:
+def _hip_gemm_launch(call: KernelCall, operands: Operands, bits: Array) -> SimulatedLaunch:
     integers = {name: value for name, value in call.args.items() if isinstance(value, int)}
     integers["stride_om"] = bits.shape[-1]
     inputs = (operands.codes, operands.scales, operands.weight.data, operands.weight.scale)
-    arrays: list[Array | Buffer] = [tensor.numpy() for tensor in inputs]
-    arrays.append(Buffer(bits, initialised=False))
+    arrays: list[Array | SimulatedBuffer] = [tensor.numpy() for tensor in inputs]
+    arrays.append(SimulatedBuffer(bits, initialised=False))
 
     def pack(addresses: Mapping[str, int]) -> bytes:
         packed: bytes = call.kernel.pack({name: addresses[name] for name in GEMM_POINTERS} | integers)
         return packed
 
     named = dict(zip(GEMM_POINTERS, arrays, strict=True))
-    return Launch(named, call.grid, (call.kernel.threads, 1, 1), pack=pack)
+    return SimulatedLaunch(named, call.grid, (call.kernel.threads, 1, 1), pack=pack)

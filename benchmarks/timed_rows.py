@@ -35,7 +35,7 @@ from search.gfx950.model.constants import CONSTANTS, Constants
 from search.gfx950.model.executed import ExecutedCall, predict_works, program_works, tile_sharing
 from search.gfx950.model.launch_time import LaunchWork
 from search.gfx950.model.stream import Executed, WaveStream, wave_streams
-from search.gfx950.simulator import Buffer, Launch, load_code_object, simulate
+from search.gfx950.simulator import SimulatedBuffer, SimulatedLaunch, load_code_object, simulate
 
 ITEMS = {"bf16": np.uint16, "fp32": np.float32, "u8": np.uint8}
 Point = tuple[float, int, tuple[LaunchWork, ...]]
@@ -86,16 +86,16 @@ def program_launches(program: Program, machine: Machine) -> tuple[LaunchWork, ..
     calls = []
     for one, loaded in zip(compiled, load_calls(compiled), strict=True):
         arguments = {name: arrays[value] if isinstance(value, str) else value for name, value in one.call.args.items()}
-        launch = Launch(arguments, one.call.grid, (64 * loaded.waves, 1, 1), loaded.lds_bytes)
+        launch = SimulatedLaunch(arguments, one.call.grid, (64 * loaded.waves, 1, 1), loaded.lds_bytes)
         result = simulate(loaded.kernel, launch, [(0, 0, 0)])
         resident = machine.resident_workgroups(one.analysis.resources.vgprs, one.lds_bytes, loaded.waves)
         calls.append(ExecutedCall(one.call, Executed(result.recording, loaded.waves), max(1, int(resident))))
     return program_works(program, calls)
 
 
-def _array(dtype: str, shape: tuple[int, ...]) -> Buffer:
+def _array(dtype: str, shape: tuple[int, ...]) -> SimulatedBuffer:
     array = np.zeros(shape, ITEMS[dtype])
-    return Buffer(array)
+    return SimulatedBuffer(array)
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
@@ -194,7 +194,7 @@ def code_object_streams(tile: tuple[int, int], K: int) -> tuple[WaveStream, ...]
     """The waves of one workgroup of a code object, executed with ``K``."""
     code_object = find_catalogue().find(*tile)
     shape = GemmShape(tile[0], 2 * tile[1], K)
-    out = Buffer(np.zeros((shape.M, shape.N), np.uint16))
+    out = SimulatedBuffer(np.zeros((shape.M, shape.N), np.uint16))
     launch = code_object_launch(code_object, random_operands(shape, 0), 0, out)
     result = simulate(load_code_object(code_object.path, code_object.symbol), launch, [(0, 0, 0)])
     return wave_streams(Executed(result.recording, 4))

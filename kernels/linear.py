@@ -11,7 +11,7 @@ from torch import nn
 from kernels import dispatch
 from kernels.dispatch import mxfp4_gemm
 from kernels.mxfp4.layouts import padded_scale_shape
-from kernels.mxfp4.numerics import Rule
+from kernels.mxfp4.numerics import ExponentRule
 from kernels.mxfp4.weights import PackedWeight, as_bytes
 from kernels.problem import BLOCK, GemmShape
 
@@ -82,7 +82,7 @@ class MXFP4Linear(nn.Module):
         return layer
 
     @classmethod
-    def from_linear(cls, linear: nn.Linear, rule: Rule = "even") -> MXFP4Linear:
+    def from_linear(cls, linear: nn.Linear, rule: ExponentRule = "even") -> MXFP4Linear:
         """Quantise the weight of ``linear``; its bias is rounded to bfloat16.
 
         Raises:

@@ -61,7 +61,7 @@ MaxRegret = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-class Backend(str, Enum):
+class BackendName(str, Enum):
     """What ``verify`` runs the configurations on."""
 
     interpreter = "interpreter"
@@ -364,7 +364,7 @@ def _bundle(frame: Any, path: Path, results: Path, storage: str | None) -> None:
 @app.command()
 def verify(
     table: Table = None,
-    on: Annotated[Backend, typer.Option("--on", help="What runs the kernels.")] = Backend.interpreter,
+    on: Annotated[BackendName, typer.Option("--on", help="What runs the kernels.")] = BackendName.interpreter,
 ) -> None:
     """Run every row of the table and compare the result with the reference."""
     from search.commands.verify import verify_table

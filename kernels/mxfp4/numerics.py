@@ -15,8 +15,8 @@ import torch
 
 from kernels.problem import BLOCK
 
-Rule = Literal["even", "floor", "rceil"]
-RULES: Final[tuple[Rule, ...]] = get_args(Rule)
+ExponentRule = Literal["even", "floor", "rceil"]
+RULES: Final[tuple[ExponentRule, ...]] = get_args(ExponentRule)
 E2M1_MAGNITUDES: Final = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # by code & 7; bit 3 is the sign
 E8M0_BIAS: Final = 127  # byte b is the scale 2**(b - 127)
 E8M0_MAX: Final = 254  # largest scale, 2**127
@@ -104,7 +104,7 @@ class Mxfp4Tensor:
         return out.reshape(*self.codes.shape[:-1], self.K)
 
 
-def quantize(x: torch.Tensor, rule: Rule = "even") -> Mxfp4Tensor:
+def quantize(x: torch.Tensor, rule: ExponentRule = "even") -> Mxfp4Tensor:
     """Return ``x`` [..., K] as MXFP4: a scale from each block's largest magnitude, values to nearest even.
 
     With a the largest magnitude of a block and u the exponent of its scale, clamped to [-127, 127]:

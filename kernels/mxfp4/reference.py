@@ -7,7 +7,7 @@ from typing import Final
 
 import torch
 
-from kernels.mxfp4.numerics import Mxfp4Tensor, Rule, quantize, row_slices
+from kernels.mxfp4.numerics import ExponentRule, Mxfp4Tensor, quantize, row_slices
 from kernels.mxfp4.weights import PackedWeight
 
 UNMATCHED_ULP: Final = 0xFFFF  # more than any distance between two finite bfloat16 (0xFEFE)
@@ -45,7 +45,7 @@ class ErrorReport:
         return self.mismatches == 0
 
 
-def mxfp4_gemm_reference(a: torch.Tensor, weight: PackedWeight, rule: Rule = "even") -> torch.Tensor:
+def mxfp4_gemm_reference(a: torch.Tensor, weight: PackedWeight, rule: ExponentRule = "even") -> torch.Tensor:
     """Return ``Q(a) @ weight.T`` in float64, [..., M, N]; :func:`to_bf16` gives the expected kernel output.
 
     A block of ``a`` with NaN makes its output row NaN, a weight scale byte 255 its output column. Inf counts

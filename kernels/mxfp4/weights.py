@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NoReturn
 import torch
 
 from kernels.mxfp4.layouts import padded_scale_shape, shuffle_scales, shuffle_weight, unshuffle_scales, unshuffle_weight
-from kernels.mxfp4.numerics import Mxfp4Tensor, Rule, quantize
+from kernels.mxfp4.numerics import ExponentRule, Mxfp4Tensor, quantize
 from kernels.problem import BLOCK, GemmShape, Layout
 
 BYTE_DTYPES: Final[Mapping[str, tuple[torch.dtype, ...]]] = {
@@ -51,7 +51,7 @@ class PackedWeight:
             raise ValueError(f"data is on {self.data.device}, scale on {self.scale.device}")
 
     @classmethod
-    def from_dense(cls, weight: torch.Tensor, rule: Rule = "even") -> PackedWeight:
+    def from_dense(cls, weight: torch.Tensor, rule: ExponentRule = "even") -> PackedWeight:
         """Quantise and shuffle ``weight`` [N, K] (bfloat16, float16 or float32).
 
         Raises:

@@ -34,7 +34,7 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Launch:
+class PreparedLaunch:
     """One kernel with its arguments.
 
     Args:
@@ -55,7 +55,7 @@ class Plan:
         workspace_bytes: To allocate for each call; 0 if none.
     """
 
-    launches: tuple[Launch, ...]
+    launches: tuple[PreparedLaunch, ...]
     workspace_bytes: int
 
     def run(self, addresses: Sequence[int]) -> None:
@@ -117,7 +117,7 @@ def build_plan(
         return FAMILIES[family].program(GemmShape(rows, N, K), config, inputs.stride_am)
 
     step = rows_of_a_part(M, program, limit_bytes)
-    launches: list[Launch] = []
+    launches: list[PreparedLaunch] = []
     workspace_bytes = 0
     for first in range(0, M, step):
         part = program(min(step, M - first))
@@ -127,7 +127,7 @@ def build_plan(
     return Plan(tuple(launches), workspace_bytes)
 
 
-def _launches(program: Program, before: Mapping[str, int], inputs: Inputs, make: MakeRunner) -> list[Launch]:
+def _launches(program: Program, before: Mapping[str, int], inputs: Inputs, make: MakeRunner) -> list[PreparedLaunch]:
     """Launches of one part, whose rows begin ``before`` bytes after the start of A and of C."""
     places = {name: (index, before.get(name, 0)) for index, name in enumerate(CALLER)}
     places |= {name: (WORKSPACE, offset) for name, offset in layout(program.workspaces).offsets.items()}
@@ -135,7 +135,7 @@ def _launches(program: Program, before: Mapping[str, int], inputs: Inputs, make:
     return [_launch(call, places, make(call, pointers)) for call in program.calls]
 
 
-def _launch(call: KernelCall, places: Mapping[str, tuple[int, int]], run: Runner) -> Launch:
+def _launch(call: KernelCall, places: Mapping[str, tuple[int, int]], run: Runner) -> PreparedLaunch:
     arguments: list[int | str | bool] = []
     slots: list[tuple[int, int, int]] = []
     for position, name in enumerate(call.kernel.arg_names):
@@ -144,7 +144,7 @@ def _launch(call: KernelCall, places: Mapping[str, tuple[int, int]], run: Runner
             slots.append((position, *places[value]))
             value = 0
         arguments.append(value)
-    return Launch(run, arguments, tuple(slots))
+    return PreparedLaunch(run, arguments, tuple(slots))
 
 
 def _pointers(program: Program, inputs: Inputs) -> dict[str, PointerSpec]:

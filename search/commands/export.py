@@ -26,7 +26,7 @@ from search.results.comparisons import Regret, regrets
 from search.results.studies import are_replayed, are_simulated
 from search.results.unfinished import unfinished
 from search.results.winners import Winner, shapes_of, winners
-from search.study.reach import Comparison
+from search.study.reach import AgainstDefault
 
 DIGITS = 4  # decimals of a microsecond in a table
 
@@ -127,7 +127,7 @@ def _plan(frame: pd.DataFrame, device: DeviceKey, table: Path, output: Path | No
 
 def _with_reach(report: MergeReport, frame: pd.DataFrame) -> MergeReport:
     """``report``, each of whose rows says how far it serves."""
-    comparison = Comparison.of(frame, report.table)
+    comparison = AgainstDefault.of(frame, report.table)
     rows = {row: comparison.with_reach(row) for row in report.table.rows}
     changes = tuple(replace(change, row=rows.get(change.row, change.row)) for change in report.changes)
     return MergeReport(replace(report.table, rows=tuple(rows.values())), changes)

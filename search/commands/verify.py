@@ -91,7 +91,7 @@ def line_of(row: TableRow, done: Evaluation) -> str:
     return f"wrong  {name}: {done.outcome}: {' '.join(done.reason.split())}"
 
 
-class Simulator:
+class SimulatorBackend:
     """Compiles, or takes from the cache, and executes the machine code."""
 
     def refusal(self, device: DeviceKey) -> str | None:
@@ -112,7 +112,7 @@ class Simulator:
             evaluator.close()
 
 
-class Interpreter:
+class InterpreterBackend:
     """Runs the Triton source on the CPU."""
 
     def refusal(self, device: DeviceKey) -> str | None:
@@ -131,7 +131,7 @@ class Interpreter:
         return judged_by_interpreter(device, candidates)
 
 
-class LocalGpu:
+class GpuBackend:
     """Runs the whole product through the dispatcher."""
 
     def refusal(self, device: DeviceKey) -> str | None:
@@ -150,4 +150,8 @@ class LocalGpu:
         return judged_on_device(device, candidates)
 
 
-BACKENDS: Mapping[str, Backend] = {"simulator": Simulator(), "interpreter": Interpreter(), "device": LocalGpu()}
+BACKENDS: Mapping[str, Backend] = {
+    "simulator": SimulatorBackend(),
+    "interpreter": InterpreterBackend(),
+    "device": GpuBackend(),
+}

@@ -33,18 +33,18 @@ Compilation = Compiled | Evaluation
 
 
 @dataclass(frozen=True)
-class Limits:
+class DeviceLimits:
     """Seconds that a candidate may take."""
 
     compile_s: float = COMPILE_TIMEOUT_S
     tasks: TaskLimits = field(default_factory=TaskLimits)
 
 
-def limits_on(device: DeviceKey, product: Product | None) -> Limits:
+def limits_on(device: DeviceKey, product: Product | None) -> DeviceLimits:
     """What a candidate may take there."""
     if product is not None and product.name == SIMULATED:
-        return Limits(SIMULATED_LIMITS.run_s, SIMULATED_LIMITS)
-    return Limits(tasks=ROCM_LIMITS if device.is_amd else TaskLimits())
+        return DeviceLimits(SIMULATED_LIMITS.run_s, SIMULATED_LIMITS)
+    return DeviceLimits(tasks=ROCM_LIMITS if device.is_amd else TaskLimits())
 
 
 class DeviceEvaluator(Evaluator):
@@ -65,7 +65,7 @@ class DeviceEvaluator(Evaluator):
         *,
         jobs: int | None = None,
         protocol: TimingProtocol = COLD,
-        limits: Limits | None = None,
+        limits: DeviceLimits | None = None,
         gpus: Sequence[int] = (0,),
         product: Product | None = None,
         compiler: WorkerPool[Candidate, Compilation] | None = None,

@@ -18,16 +18,16 @@ from kernels.problem import GemmShape
 from kernels.wording import counted
 from search.gate.sample import Sample, needs_nan_first, take_sample
 from search.gfx950.code.calls import CompiledCall
-from search.gfx950.simulator import Buffer as SimulatorBuffer
 from search.gfx950.simulator import (
+    DecodedKernel,
     Histogram,
-    Kernel,
-    Launch,
+    SimulatedBuffer,
+    SimulatedLaunch,
     SimulationError,
     SimulationResult,
     simulate,
 )
-from search.gfx950.simulator.launch import DEFAULT_BUDGET, Packer
+from search.gfx950.simulator.launch import DEFAULT_BUDGET, KernargPacker
 from search.gfx950.simulator.state.findings import SimulatorLimitError
 from search.gfx950.simulator.state.recording import Recording
 
@@ -37,7 +37,7 @@ class SimulatedCall:
     """A launch with its loaded machine code."""
 
     call: KernelCall
-    kernel: Kernel
+    kernel: DecodedKernel
     waves: int
     lds_bytes: int
 
@@ -112,12 +112,12 @@ def _execute(sample: Sample, calls: Sequence[SimulatedCall], budget: int) -> lis
 
 
 def _run(
-    one: SimulatedCall, memory: Mapping[str, SimulatorBuffer], workgroups: Sequence[GridIndex], budget: int
+    one: SimulatedCall, memory: Mapping[str, SimulatedBuffer], workgroups: Sequence[GridIndex], budget: int
 ) -> SimulationResult:
     call = one.call
     arguments = {name: memory[value] if isinstance(value, str) else value for name, value in call.args.items()}
     pack = _packer(call, call.kernel) if isinstance(call.kernel, NativeKernel) else None
-    launch = Launch(arguments, call.grid, (64 * one.waves, 1, 1), one.lds_bytes, pack)
+    launch = SimulatedLaunch(arguments, call.grid, (64 * one.waves, 1, 1), one.lds_bytes, pack)
     result = simulate(one.kernel, launch, workgroups, budget)
     if result.findings:
         first, *more = result.findings
@@ -126,7 +126,7 @@ def _run(
     return result
 
 
-def _packer(call: KernelCall, kernel: NativeKernel) -> Packer:
+def _packer(call: KernelCall, kernel: NativeKernel) -> KernargPacker:
     """The argument buffer as the launcher of the native kernel packs it."""
     integers = {name: value for name, value in call.args.items() if isinstance(value, int)}
 

@@ -15,15 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from kernels.mxfp4.layouts import padded_scale_shape, shuffle_scales, unshuffle_weight
 from kernels.mxfp4.numerics import Mxfp4Tensor, quantize
 from kernels.problem import BLOCK, GemmShape
 from search.gate.tolerance import RowSizes, bf16_sum_bound, sum_bound
+from search.gfx950.simulator.state.arrays import Array
 
-Array = npt.NDArray[Any]
 ROWS = 32  # a block of rows: a row group of the shuffled scales, two of the shuffled weight
 # Scales differ, so that one from a wrong block shows, but little: products are multiples of one quantum, and the sum
 # of the magnitudes of K of them stays within the 24 bits of fp32 (search.gate.tolerance), so that it is exact in any

@@ -6,10 +6,8 @@ import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from kernels.errors import WrongResultError
@@ -20,11 +18,10 @@ from kernels.wording import counted
 from search.gate.inputs import GateInputs
 from search.gate.regions import Region, choose_regions
 from search.gate.tolerance import judge_result
-from search.gfx950.simulator import Buffer as SimulatorBuffer
-from search.gfx950.simulator import Histogram, SimulationResult
+from search.gfx950.simulator import Histogram, SimulatedBuffer, SimulationResult
+from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.stores import StoredRuns
 
-Array = npt.NDArray[Any]
 DTYPES = {"bf16": np.uint16, "fp32": np.float32, "u8": np.uint8}
 SEED = 20240913
 SHADOW_BYTES = 1 << 24  # larger workspaces are poisoned but not tracked byte by byte
@@ -44,7 +41,7 @@ class Sample:
 
     program: Program
     inputs: GateInputs
-    memory: Mapping[str, SimulatorBuffer]
+    memory: Mapping[str, SimulatedBuffer]
     checked: Sequence[Region]
     touched: Sequence[Sequence[Region]]
     workgroups: Sequence[Sequence[GridIndex]]
@@ -206,20 +203,20 @@ def _whole_blocks(columns: range) -> range:
     return range(columns.start, -(-columns.stop // 256) * 256)
 
 
-def _memory(buffer: Buffer, inputs: GateInputs, touched: Sequence[Region]) -> SimulatorBuffer:
+def _memory(buffer: Buffer, inputs: GateInputs, touched: Sequence[Region]) -> SimulatedBuffer:
     given = {"a": inputs.a, "b": inputs.b, "b_scale": inputs.b_scale}
     if buffer.name in given:
-        return SimulatorBuffer(given[buffer.name], writable=False)  # shared with the candidates to come
+        return SimulatedBuffer(given[buffer.name], writable=False)  # shared with the candidates to come
     array = np.zeros(buffer.shape, DTYPES[buffer.dtype])
     if buffer.bytes <= SHADOW_BYTES:
         array.view(np.uint8)[...] = 0xFF  # NaN in every format
         # Packed operands have rows and groups of padding that reach no stored element: poisoned, but not forbidden.
-        return SimulatorBuffer(array, initialised=buffer.dtype == "u8")
+        return SimulatedBuffer(array, initialised=buffer.dtype == "u8")
     bits = array.view({1: np.uint8, 2: np.uint16, 4: np.uint32}[array.itemsize])
     for region in touched:  # NaN where somebody may look; the rest of a huge workspace stays untouched memory
         columns = region.columns if buffer.shape[-1] == inputs.shape.N else range(buffer.shape[-1])
         bits[..., region.rows.start : region.rows.stop, columns.start : columns.stop] = np.iinfo(bits.dtype).max
-    return SimulatorBuffer(array)
+    return SimulatedBuffer(array)
 
 
 def _workgroups(coverage: Coverage, regions: Sequence[Region]) -> tuple[GridIndex, ...]:

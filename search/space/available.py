@@ -9,7 +9,7 @@ from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.families import FAMILIES
-from search.space.space import Choice, SearchSpace
+from search.space.space import KnobValue, SearchSpace
 
 
 def absence(family: str, device: DeviceKey, *, offline: bool) -> str | None:
@@ -70,14 +70,14 @@ def _without_absent_choices(space: SearchSpace, device: DeviceKey, offline: bool
     return space, lines
 
 
-def _choice_absence(space: SearchSpace, name: str, choice: Choice, device: DeviceKey, offline: bool) -> str | None:
+def _choice_absence(space: SearchSpace, name: str, choice: KnobValue, device: DeviceKey, offline: bool) -> str | None:
     """What a configuration needs because of this choice; None for numbers, which choose no kernel."""
     if not isinstance(choice, str):
         return None
     return config_absence(space.family, FAMILIES[space.family].config({name: choice}), device, offline=offline)
 
 
-def _without(space: SearchSpace, name: str, choice: Choice) -> SearchSpace:
+def _without(space: SearchSpace, name: str, choice: KnobValue) -> SearchSpace:
     choices = tuple(other for other in space.parameters[name] if other != choice)
     defaults = tuple(config for config in space.defaults if config.to_dict()[name] != choice)
     return replace(space, parameters={**space.parameters, name: choices}, defaults=defaults)

@@ -21,7 +21,7 @@ from kernels.errors import InputError
 from kernels.wording import instead_of
 
 Kind = Literal["integer", "text", "condition"]
-Value = Callable[[Mapping[str, Any]], Any]
+Compute = Callable[[Mapping[str, Any]], Any]
 MAX_DEPTH = 40  # of nesting; far from Python's recursion limit
 MAX_CHARACTERS = 500
 MAX_SIZE = 1 << 62  # of a number: next_pow2 doubles one at most
@@ -62,7 +62,7 @@ class Expression:
     where: str
     names: frozenset[str]
     normal_text: str
-    _value: Value = field(repr=False, compare=False)
+    _value: Compute = field(repr=False, compare=False)
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         """Whether the condition holds: a NumPy bool, or an array [points] if a value is a column.
@@ -152,7 +152,7 @@ class _Term:
     """A part of the expression: what it yields, and how to compute it from the columns."""
 
     kind: Kind
-    value: Value
+    value: Compute
 
 
 class _Parser:
@@ -184,14 +184,14 @@ class _Parser:
         self.depth -= 1
         return term
 
-    def value(self, kind: Kind, node: ast.expr) -> Value:
+    def value(self, kind: Kind, node: ast.expr) -> Compute:
         """Value of a node that must yield ``kind``."""
         term = self.term(node)
         if term.kind != kind:
             self.fail(f"has the {term.kind} `{ast.unparse(node)}` where a {kind} must be", ALLOWED)
         return term.value
 
-    def divisor(self, node: ast.expr) -> Value:
+    def divisor(self, node: ast.expr) -> Compute:
         value, shown = self.value("integer", node), ast.unparse(node)
 
         def checked(columns: Mapping[str, Any]) -> Any:
@@ -261,7 +261,7 @@ class _Parser:
         links = [self.link(operands[i], op, operands[i + 1]) for i, op in enumerate(node.ops)]
         return _Term("condition", lambda columns: reduce(np.logical_and, [link(columns) for link in links]))
 
-    def link(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Value:
+    def link(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Compute:
         """Value of one comparison of a chain."""
         first = self.term(left)
         if isinstance(op, ast.In | ast.NotIn):

@@ -22,7 +22,7 @@ from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from search.space.space import Choice, SearchSpace
+from search.space.space import KnobValue, SearchSpace
 
 MAX_POINTS = 2_000_000  # held at once: a search keeps about 0.7 kB of each
 Codes = dict[str, npt.NDArray[np.int8]]  # index of each point's choice, by knob
@@ -146,11 +146,11 @@ class _Condition:
 class _Recorder:
     """Stands in for a configuration and notes which fields a rule reads."""
 
-    def __init__(self, values: Mapping[str, Choice]) -> None:
+    def __init__(self, values: Mapping[str, KnobValue]) -> None:
         self._values = values
         self._names: set[str] = set()
 
-    def __getattr__(self, name: str) -> Choice:
+    def __getattr__(self, name: str) -> KnobValue:
         self._names.add(name)
         return self._values[name]
 

@@ -18,7 +18,7 @@ from kernels.wording import instead_of
 from kernels.yaml_node import YamlNode, optional_items, read_yaml
 from search.space.expressions import Expression, Kind, parse_expression
 
-Choice = int | str
+KnobValue = int | str
 SHAPE_NAMES: Mapping[str, Kind] = {
     "M": "integer",
     "N": "integer",
@@ -42,12 +42,12 @@ class SearchSpace:
     """
 
     family: str
-    parameters: Mapping[str, tuple[Choice, ...]]
+    parameters: Mapping[str, tuple[KnobValue, ...]]
     constraints: tuple[Expression, ...]
     defaults: tuple[KernelConfig, ...]
     source: str
     digest: str
-    absent: Mapping[str, Choice] = field(default_factory=dict)
+    absent: Mapping[str, KnobValue] = field(default_factory=dict)
 
     @property
     def config_type(self) -> type[KernelConfig]:
@@ -55,7 +55,7 @@ class SearchSpace:
         return FAMILIES[self.family].config_type
 
     @property
-    def fixed(self) -> dict[str, Choice]:
+    def fixed(self) -> dict[str, KnobValue]:
         """Value of each knob that is not searched."""
         default = self.config_type().to_dict()
         return {name: value for name, value in default.items() if name not in self.parameters}
@@ -120,7 +120,7 @@ def _extended(keys: Mapping[str, YamlNode]) -> list[YamlNode]:
     return node.items("extends") if isinstance(node.node, yaml.SequenceNode) else [node]
 
 
-def _absent(part: _Part) -> dict[str, Choice]:
+def _absent(part: _Part) -> dict[str, KnobValue]:
     """What the part's constraints read of a knob that a family lacks."""
     node = part.keys.get("absent")
     owners = _owners()
@@ -134,7 +134,7 @@ def _owners() -> dict[str, type[KernelConfig]]:
     return {one.name: config_type for config_type in reversed(types) for one in fields(config_type)}
 
 
-def _constraints(part: _Part, config_type: type[KernelConfig], absent: Mapping[str, Choice]) -> Iterator[Expression]:
+def _constraints(part: _Part, config_type: type[KernelConfig], absent: Mapping[str, KnobValue]) -> Iterator[Expression]:
     missing: dict[str, Kind] = {name: "integer" if isinstance(v, int) else "text" for name, v in absent.items()}
     names = {**_kinds(config_type), **missing, **SHAPE_NAMES}
     for node in optional_items(part.keys, "constraints"):
@@ -170,9 +170,9 @@ def _kinds(config_type: type[KernelConfig]) -> dict[str, Kind]:
     return {f.name: "integer" if hints[f.name] is int else "text" for f in fields(config_type)}
 
 
-def _parameters(parts: Sequence[_Part], config_type: type[KernelConfig]) -> dict[str, tuple[Choice, ...]]:
+def _parameters(parts: Sequence[_Part], config_type: type[KernelConfig]) -> dict[str, tuple[KnobValue, ...]]:
     known = [f.name for f in fields(config_type)]
-    found: dict[str, tuple[Choice, ...]] = {}
+    found: dict[str, tuple[KnobValue, ...]] = {}
     for part in parts:
         if "parameters" in part.keys:
             listed = part.keys["parameters"].mapping((), _owners() if part.inherited else known)
@@ -184,10 +184,10 @@ def _parameters(parts: Sequence[_Part], config_type: type[KernelConfig]) -> dict
     return found
 
 
-def _choices(node: YamlNode, config_type: type[KernelConfig], name: str) -> tuple[Choice, ...]:
+def _choices(node: YamlNode, config_type: type[KernelConfig], name: str) -> tuple[KnobValue, ...]:
     if not isinstance(node.node, yaml.SequenceNode):
         node.fail("must be a list; write [value, ...], even for one value")
-    choices: list[Choice] = []
+    choices: list[KnobValue] = []
     for item in node.items(node.field):
         choice = _choice(item, config_type, name)
         if choice in choices:
@@ -200,14 +200,14 @@ def _choices(node: YamlNode, config_type: type[KernelConfig], name: str) -> tupl
     return tuple(choices)
 
 
-def _choice(node: YamlNode, config_type: type[KernelConfig], name: str) -> Choice:
+def _choice(node: YamlNode, config_type: type[KernelConfig], name: str) -> KnobValue:
     """Value of a knob, of the type that its field has."""
     hint: Any = get_type_hints(config_type)[name]
     return node.integer_within(config_type.limits(name)) if hint is int else node.word(get_args(hint))
 
 
 def _default(
-    node: YamlNode, config_type: type[KernelConfig], parameters: Mapping[str, tuple[Choice, ...]]
+    node: YamlNode, config_type: type[KernelConfig], parameters: Mapping[str, tuple[KnobValue, ...]]
 ) -> KernelConfig:
     known = [f.name for f in fields(config_type)]
     given = {name: _choice(child, config_type, name) for name, child in node.mapping((), known).items()}
@@ -222,8 +222,8 @@ def _default(
 
 def _digest(
     family: str,
-    parameters: Mapping[str, tuple[Choice, ...]],
-    absent: Mapping[str, Choice],
+    parameters: Mapping[str, tuple[KnobValue, ...]],
+    absent: Mapping[str, KnobValue],
     constraints: Sequence[Expression],
     defaults: Sequence[KernelConfig],
 ) -> str:

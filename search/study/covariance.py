@@ -65,7 +65,7 @@ def prior(features: int) -> tuple[Parameters, Floats]:
     return median, np.concatenate([np.full(features, 1.5), np.ones(features), [1.0, 1.5]])
 
 
-class Table:
+class PointTable:
     """Points of a search as the covariance reads them.
 
     Args:
@@ -117,7 +117,7 @@ def _exponential_root(levels: Floats) -> Floats:
 class Covariance:
     """The covariance with given parameters, over the points of a table."""
 
-    def __init__(self, table: Table, parameters: Parameters) -> None:
+    def __init__(self, table: PointTable, parameters: Parameters) -> None:
         self.parameters = parameters
         self._map = table.exponential_map(parameters.weights)
         self._scaled = (table.features / parameters.lengths).astype(np.float32)
@@ -143,7 +143,7 @@ class Covariance:
         return np.asarray(exponentials + joint, np.float32)
 
 
-def fit(table: Table, rows: Rows, targets: Floats, start: Parameters) -> Parameters:
+def fit(table: PointTable, rows: Rows, targets: Floats, start: Parameters) -> Parameters:
     """The likeliest parameters after some trials, found from ``start``.
 
     Args:
@@ -179,7 +179,7 @@ def _summed(columns: Floats, pull: Floats) -> Floats:
 class _Pairs:
     """Pairs of trials: what the likelihood needs that does not depend on the parameters."""
 
-    def __init__(self, table: Table, rows: Rows, targets: Floats) -> None:
+    def __init__(self, table: PointTable, rows: Rows, targets: Floats) -> None:
         self.targets = targets
         self.i, self.j = np.tril_indices(len(rows), -1)
         rounded, exact = table.rounded(rows), table.features[rows].astype(np.float64)

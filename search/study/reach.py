@@ -23,7 +23,7 @@ STEPS: Final = 4  # halvings between the last M that is right and the first that
 
 
 @dataclass(frozen=True)
-class Comparison:
+class AgainstDefault:
     """Rows of one device against the family's default: by measurement where there is one, else by the timing model.
 
     Args:
@@ -34,7 +34,7 @@ class Comparison:
     measured: Mapping[GemmShape, Mapping[Point, float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, frame: pd.DataFrame, table: TunedTable) -> Comparison:
+    def of(cls, frame: pd.DataFrame, table: TunedTable) -> AgainstDefault:
         """Comparison of the rows of ``table`` by what ``frame``, results with all columns, holds."""
 
         def points(device: DeviceKey, shape: GemmShape) -> list[Point]:

@@ -199,7 +199,7 @@ class ModelSampler(LegalSampler):
 
 
 @dataclass(frozen=True)
-class Task:
+class SamplerTask:
     """What a sampler may know.
 
     Args:
@@ -217,21 +217,21 @@ class Task:
     others: Sequence[OtherShape] = ()
 
 
-def _auto(task: Task) -> LegalSampler:
+def _auto(task: SamplerTask) -> LegalSampler:
     """Every point where the budget covers them all, else the surrogate."""
     return (_grid if task.budget >= task.points.untried else _surrogate)(task)
 
 
-def _grid(task: Task) -> LegalSampler:
+def _grid(task: SamplerTask) -> LegalSampler:
     return GridSampler(task.points, task.spaces)
 
 
-def _surrogate(task: Task) -> LegalSampler:
+def _surrogate(task: SamplerTask) -> LegalSampler:
     space = _space(task.points, task.shape, task.device, task.others)
     return SurrogateSampler(task.points, task.spaces, SurrogateSearch(space, task.seed, task.points.last))
 
 
-SAMPLERS: Mapping[str, Callable[[Task], LegalSampler]] = {
+SAMPLERS: Mapping[str, Callable[[SamplerTask], LegalSampler]] = {
     "auto": _auto,
     "surrogate": _surrogate,
     "tpe": lambda task: ModelSampler(
@@ -252,7 +252,7 @@ def check_sampler(name: str) -> None:
         raise InputError(f"unknown sampler {name!r}; {instead_of(name, SAMPLERS)}")
 
 
-def make_sampler(name: str, task: Task) -> LegalSampler:
+def make_sampler(name: str, task: SamplerTask) -> LegalSampler:
     """The sampler called ``name``.
 
     Raises:

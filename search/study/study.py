@@ -24,7 +24,7 @@ from search.evaluation import Candidate, Evaluation, Judge, Point, Value
 from search.results.dashboard import main_facts
 from search.results.record import FINAL, RECORD, point_of
 from search.study.points import Points, distributions, suggest
-from search.study.samplers import LegalSampler, Task, make_sampler
+from search.study.samplers import LegalSampler, SamplerTask, make_sampler
 from search.study.transfer import OtherShape
 
 FIRST_TRIALS = 16  # at most, that a search has before its share of the time begins
@@ -199,7 +199,7 @@ class StudyRun:
         settling: _Settling,
     ) -> None:
         spaces = distributions(self.points)
-        task = Task(
+        task = SamplerTask(
             self.points, spaces, seed + len(earlier), total - len(earlier),
             self.shape, self.evaluator.device, self.others,
         )  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from search.study.covariance import Covariance, Floats, Parameters, Rows, Table, fit, prior
+from search.study.covariance import Covariance, Floats, Parameters, PointTable, Rows, fit, prior
 from search.study.features import PointSpace
 from search.study.posterior import Posterior
 
@@ -175,7 +175,7 @@ class _Pool:
         self.codes = space.codes[points]
         described = space.describe(points)
         self.knobs = described.knobs
-        self.table = Table(described.features)
+        self.table = PointTable(described.features)
 
     def rows(self, points: Iterable[int]) -> Rows:
         """Rows of those of ``points`` that are in the pool, in their order."""

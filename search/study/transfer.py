@@ -14,7 +14,7 @@ from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.results.columns import rows_of
 from search.results.winners import config_of
-from search.study.covariance import Covariance, Floats, Rows, Table, fit, prior
+from search.study.covariance import Covariance, Floats, PointTable, Rows, fit, prior
 from search.study.features import PointSpace, knob_values, scaled
 from search.study.posterior import Posterior
 from search.study.priors import distance
@@ -101,7 +101,7 @@ def transferred(
     parts = [_columns(frames, points, shape, cu_count, values)]
     for other, rows in zip(others, chosen, strict=True):
         parts.append(_columns(other.frames, rows, other.shape, cu_count, values))
-    table = Table(scaled(np.concatenate(parts)))
+    table = PointTable(scaled(np.concatenate(parts)))
     targets = np.concatenate([_relative(other.times)[rows] for other, rows in zip(others, chosen, strict=True)])
     tried = np.arange(len(points), len(table))
     standard = (targets - targets.mean()) / max(float(targets.std()), 1e-3)

@@ -24,8 +24,8 @@ from typing import Any, Final, Generic, TypeVar
 from kernels.errors import InputError
 from search.workers.allocator import fast_malloc
 
-Task = TypeVar("Task")
-Answer = TypeVar("Answer")
+TaskT = TypeVar("TaskT")
+AnswerT = TypeVar("AnswerT")
 FaultLine = Callable[[str], "str | None"]  # a process's error stream to its telling line
 STARTING: Final = threading.Lock()  # held while the environment is that of the process to fork from
 SINGLE_THREADED: Final = {"OPENBLAS_NUM_THREADS": "1"}  # a process with threads cannot be forked safely
@@ -51,7 +51,7 @@ class WorkerStuckError(WorkerTimedOut):
     """The worker's process was killed and does not end: its GPU's driver holds it. It is left alone."""
 
 
-class WorkerPool(Generic[Task, Answer]):
+class WorkerPool(Generic[TaskT, AnswerT]):
     """``count`` spawned processes that each run one task at a time.
 
     Args:
@@ -66,7 +66,7 @@ class WorkerPool(Generic[Task, Answer]):
 
     def __init__(
         self,
-        function: Callable[[Task], Answer],
+        function: Callable[[TaskT], AnswerT],
         count: int,
         initialize: Callable[[], None] | None = None,
         *,
@@ -79,7 +79,7 @@ class WorkerPool(Generic[Task, Answer]):
         self._initialize = initialize
         self._fork = fork
         self._fault_line = fault_line
-        self._queue: SimpleQueue[tuple[Task, float, Future[Answer]] | threading.Barrier | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[TaskT, float, Future[AnswerT]] | threading.Barrier | None] = SimpleQueue()
         self._closed = threading.Event()
         self._closing = threading.Lock()
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
@@ -94,9 +94,9 @@ class WorkerPool(Generic[Task, Answer]):
         with suppress(threading.BrokenBarrierError):
             started.wait(timeout_s)
 
-    def submit(self, task: Task, timeout_s: float) -> Future[Answer]:
+    def submit(self, task: TaskT, timeout_s: float) -> Future[AnswerT]:
         """Queue ``task``; the future raises WorkerDied, WorkerTimedOut, or what the function raised."""
-        future: Future[Answer] = Future()
+        future: Future[AnswerT] = Future()
         with self._closing:
             if self._closed.is_set():
                 raise RuntimeError("the pool is closed")

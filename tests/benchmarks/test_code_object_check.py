@@ -17,7 +17,7 @@ from kernels.mxfp4.reference import mxfp4_gemm_reference
 from kernels.problem import GemmShape
 from kernels.rocm.code_objects import UNGUARDED_TILES, Catalogue, CodeObject, check, find_catalogue
 from kernels.rocm.toolchain import find_tool
-from search.gfx950.simulator import InstructionClass, Kernel, ToolNotFoundError, load_code_object
+from search.gfx950.simulator import DecodedKernel, InstructionClass, ToolNotFoundError, load_code_object
 
 # The tiles of AITER 0.1.7, so that a test has a name without any AITER; another AITER's further ones are not tested.
 TILES = (
@@ -44,7 +44,7 @@ def catalogue() -> Catalogue | str:
 
 
 @lru_cache(maxsize=2)
-def loaded(code_object: CodeObject) -> Kernel:
+def loaded(code_object: CodeObject) -> DecodedKernel:
     return load_code_object(code_object.path, code_object.symbol)
 
 

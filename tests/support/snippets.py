@@ -10,11 +10,11 @@ import numpy as np
 
 from search.gfx950.simulator.checks import run_checked
 from search.gfx950.simulator.decode.text import Listing, parse_statement
-from search.gfx950.simulator.kernel import Kernel, load_assembly
+from search.gfx950.simulator.kernel import DecodedKernel, load_assembly
 from search.gfx950.simulator.program import decode_program
 from search.gfx950.simulator.state.findings import Finding
 from search.gfx950.simulator.state.lds import LocalMemory
-from search.gfx950.simulator.state.memory import Buffer, GlobalMemory
+from search.gfx950.simulator.state.memory import GlobalMemory, SimulatedBuffer
 from search.gfx950.simulator.state.registers import SCC, parse_operand
 from search.gfx950.simulator.state.state import LANES, Environment, WaveGroup, initial_group
 
@@ -111,8 +111,8 @@ def run(
     return Snippet(group, memory.address_of)
 
 
-def _buffer(value: Any) -> Buffer:
-    return value if isinstance(value, Buffer) else Buffer(value)
+def _buffer(value: Any) -> SimulatedBuffer:
+    return value if isinstance(value, SimulatedBuffer) else SimulatedBuffer(value)
 
 
 def _set(group: WaveGroup, name: str, value: Any) -> None:
@@ -130,7 +130,9 @@ def _set(group: WaveGroup, name: str, value: Any) -> None:
     group.u[index][...] = (array.astype(np.int64) & 0xFFFFFFFF).astype(np.uint32)
 
 
-def kernel(body: str, *, kernarg_bytes: int = 16, lds_bytes: int = 0, arguments: str = "pointer value") -> Kernel:
+def kernel(
+    body: str, *, kernarg_bytes: int = 16, lds_bytes: int = 0, arguments: str = "pointer value"
+) -> DecodedKernel:
     """A kernel with its kernarg address in s[0:1] and its workgroup id in s2."""
     entries = {"pointer": ("8", "global_buffer"), "value": ("4", "by_value")}
     lines, offset = [], 0

@@ -17,8 +17,7 @@ from search.gfx950.code.assembly import Analysis, analyze
 from search.gfx950.code.rocm import build_hip, loaded_code_object, read_code_object
 from search.gfx950.code.triton import CompiledKernel, Specialization
 from search.gfx950.machine import Machine
-from search.gfx950.simulator import Kernel as Decoded
-from search.gfx950.simulator import SimulationError, load_assembly
+from search.gfx950.simulator import DecodedKernel, SimulationError, load_assembly
 from search.gfx950.simulator.state.findings import SimulatorLimitError
 
 LOG_SUFFIX = ".log"
@@ -42,7 +41,7 @@ class CompiledCall:
         """LDS of a workgroup."""
         return self.kernel.lds_bytes + self.analysis.resources.lds_bytes
 
-    def decoded(self) -> Decoded:
+    def decoded(self) -> DecodedKernel:
         """The code, for the simulator.
 
         Raises:

@@ -13,7 +13,7 @@ from search.gfx950.code.assembly import METADATA, METADATA_KEYS, Analysis, Resou
 from search.gfx950.code.instruction_mix import mix_of
 from search.gfx950.code.triton import ARCH, WAVE_SIZE, CompiledKernel
 from search.gfx950.llvm import read_notes
-from search.gfx950.simulator import Kernel, ToolNotFoundError, load_code_object
+from search.gfx950.simulator import DecodedKernel, ToolNotFoundError, load_code_object
 
 HIP_FOLDER = "hip"  # of the folder of compiled kernels
 KEPT = 8  # loaded code objects, some 20 MB each
@@ -52,13 +52,13 @@ def read_code_object(kernel: PrebuiltKernel) -> tuple[CompiledKernel, Analysis]:
     return CompiledKernel(kernel.name, ARCH, "", waves, 0, 0.0, ""), _analysis(kernel.path, kernel.name)
 
 
-def loaded_code_object(kernel: PrebuiltKernel) -> Kernel:
+def loaded_code_object(kernel: PrebuiltKernel) -> DecodedKernel:
     """``kernel``, decoded for the simulator; raises as :func:`read_code_object`."""
     return _loaded(kernel.path, kernel.name)
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _loaded(path: Path, symbol: str) -> Kernel:
+def _loaded(path: Path, symbol: str) -> DecodedKernel:
     try:
         return load_code_object(path, symbol)
     except ToolNotFoundError as error:

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from kernels.launches.code_object import CodeObjectCoverage
-from kernels.launches.coverage import TileCoverage
+from kernels.launches.coverage import Indices, TileCoverage
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
 from search.gfx950.machine import ARCH, Machine
@@ -19,7 +18,6 @@ from search.gfx950.model.issue import Kind
 from search.gfx950.model.launch_time import XCDS, LaunchTime, LaunchWork, Sharing, launch_time
 from search.gfx950.model.stream import Executed, WaveStream, wave_streams
 
-Indices = npt.NDArray[np.int64]
 MODEL_VERSION = "gfx950-s1"
 WEIGHT = ("b", "b_scale")
 

@@ -30,7 +30,7 @@ class Kind(IntEnum):
     END = 7
 
 
-class Timing(NamedTuple):
+class IssueTiming(NamedTuple):
     """How an instruction is issued.
 
     Args:
@@ -75,12 +75,12 @@ _KINDS = (
 )  # fmt: skip
 
 
-def timing_of(instruction: Instruction) -> Timing:
+def timing_of(instruction: Instruction) -> IssueTiming:
     """Timing class of a decoded instruction."""
     if instruction.kind is InstructionClass.SCALAR:
         if instruction.control is Control.END:
-            return Timing(Kind.END)
-        return Timing(Kind.SCALAR_LOAD) if instruction.counter else Timing()
+            return IssueTiming(Kind.END)
+        return IssueTiming(Kind.SCALAR_LOAD) if instruction.counter else IssueTiming()
     statement = instruction.statement
     modifiers = ""
     if instruction.kind is InstructionClass.MFMA:
@@ -89,15 +89,17 @@ def timing_of(instruction: Instruction) -> Timing:
 
 
 @cache
-def _timing(mnemonic: str, modifiers: str) -> Timing:
+def _timing(mnemonic: str, modifiers: str) -> IssueTiming:
     unit = unit_of(mnemonic, modifiers if mnemonic.startswith("v_mfma_scale") else "")
     path = int(unit.get("vmem_clks", unit.get("lds_clks", 0)))
     if "scratch" in unit:
-        return Timing(Kind.LOAD if "_load_" in mnemonic else Kind.STORE, path=path, scratch=True)
+        return IssueTiming(Kind.LOAD if "_load_" in mnemonic else Kind.STORE, path=path, scratch=True)
     for name, kind in _KINDS:
         if name in unit:
-            return Timing(kind, path=path)
-    return Timing(valu=int(unit.get("valu_clks", 0)), mfma=int(unit.get("mfma_clks", 0)), alone="packed_f32" in unit)
+            return IssueTiming(kind, path=path)
+    return IssueTiming(
+        valu=int(unit.get("valu_clks", 0)), mfma=int(unit.get("mfma_clks", 0)), alone="packed_f32" in unit
+    )
 
 
 def issue_block(instructions: Sequence[Instruction], block: Block, constants: Constants) -> tuple[Stretch, ...]:
@@ -145,7 +147,7 @@ class _Wave:
                 start = at
         return start
 
-    def valu(self, instruction: Instruction, timing: Timing) -> None:
+    def valu(self, instruction: Instruction, timing: IssueTiming) -> None:
         """Issue a vector instruction."""
         start = self.now if self.now > self.free_valu else self.free_valu
         if timing.alone and self.free_mfma > start:

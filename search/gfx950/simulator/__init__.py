@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from kernels.rocm.toolchain import ToolNotFoundError
 from search.gfx950.simulator.decode.op import InstructionClass
-from search.gfx950.simulator.kernel import Kernel, load_assembly, load_code_object
-from search.gfx950.simulator.launch import Histogram, Launch, SimulationResult, simulate
+from search.gfx950.simulator.kernel import DecodedKernel, load_assembly, load_code_object
+from search.gfx950.simulator.launch import Histogram, SimulatedLaunch, SimulationResult, simulate
 from search.gfx950.simulator.state.findings import (
     Finding,
     FindingKind,
     SimulationError,
     UnknownInstructionError,
 )
-from search.gfx950.simulator.state.memory import Buffer
+from search.gfx950.simulator.state.memory import SimulatedBuffer
 
 __all__ = [
-    "Buffer",
+    "DecodedKernel",
     "Finding",
     "FindingKind",
     "Histogram",
     "InstructionClass",
-    "Kernel",
-    "Launch",
+    "SimulatedBuffer",
+    "SimulatedLaunch",
     "SimulationError",
     "SimulationResult",
     "ToolNotFoundError",

@@ -18,7 +18,7 @@ from kernels.yaml_node import LOADER
 from search.gfx950 import llvm
 from search.gfx950.simulator.decode.text import parse_objdump, parse_triton
 from search.gfx950.simulator.elf import read_elf
-from search.gfx950.simulator.program import Program, decode_program
+from search.gfx950.simulator.program import DecodedProgram, decode_program
 from search.gfx950.simulator.state.findings import SimulationError
 
 _DIRECTIVE = re.compile(r"^\s*\.amdhsa_(\w+)\s+(\S+)", re.MULTILINE)
@@ -63,7 +63,7 @@ class Descriptor:
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class DecodedKernel:
     """A kernel that can be launched any number of times.
 
     Args:
@@ -71,7 +71,7 @@ class Kernel:
     """
 
     name: str
-    program: Program
+    program: DecodedProgram
     descriptor: Descriptor
     arguments: Sequence[Argument]
 
@@ -82,7 +82,7 @@ _USER_SGPRS = (
 )  # fmt: skip
 
 
-def load_assembly(text: str, symbol: str | None = None) -> Kernel:
+def load_assembly(text: str, symbol: str | None = None) -> DecodedKernel:
     """Kernel from compiler output (Triton's ``asm["amdgcn"]``); the first one unless ``symbol`` is given.
 
     Raises:
@@ -104,10 +104,10 @@ def load_assembly(text: str, symbol: str | None = None) -> Kernel:
         kernarg_bytes=directives.get("kernarg_size", 0),
     )
     metadata = text[text.find(".amdgpu_metadata") :]
-    return Kernel(name, decode_program(parse_triton(text, name)), descriptor, parse_arguments(metadata, name))
+    return DecodedKernel(name, decode_program(parse_triton(text, name)), descriptor, parse_arguments(metadata, name))
 
 
-def load_code_object(path: Path, symbol: str | None = None) -> Kernel:
+def load_code_object(path: Path, symbol: str | None = None) -> DecodedKernel:
     """Kernel from an ELF code object; the only one unless ``symbol`` (without ``.kd``) names it.
 
     Raises:
@@ -128,7 +128,7 @@ def load_code_object(path: Path, symbol: str | None = None) -> Kernel:
     except llvm.ToolError as error:
         raise SimulationError(str(error)) from error
     listing = parse_objdump(text, name, entry, entry + size if size else None)
-    return Kernel(name, decode_program(listing), parse_descriptor(raw), parse_arguments(notes, name))
+    return DecodedKernel(name, decode_program(listing), parse_descriptor(raw), parse_arguments(notes, name))
 
 
 def parse_descriptor(raw: bytes) -> Descriptor:

@@ -10,25 +10,25 @@ import numpy as np
 
 from kernels.device import GFX950
 from search.gfx950.simulator.decode.op import InstructionClass
-from search.gfx950.simulator.kernel import Kernel
+from search.gfx950.simulator.kernel import DecodedKernel
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import Finding, SimulationError
 from search.gfx950.simulator.state.lds import LocalMemory
-from search.gfx950.simulator.state.memory import Buffer, GlobalMemory
+from search.gfx950.simulator.state.memory import GlobalMemory, SimulatedBuffer
 from search.gfx950.simulator.state.recording import Recording
 from search.gfx950.simulator.state.registers import EXEC, SGPR
 from search.gfx950.simulator.state.state import LANES, Environment, WaveGroup, initial_group
 from search.gfx950.simulator.state.stores import StoredRuns
 from search.gfx950.simulator.waves import Waves
 
-Value = Array | Buffer | int | float
-Packer = Callable[[Mapping[str, int]], bytes]
+ArgumentValue = Array | SimulatedBuffer | int | float
+KernargPacker = Callable[[Mapping[str, int]], bytes]
 DEFAULT_BUDGET = 2_000_000
 MAX_LDS_BYTES = GFX950.architecture.lds_bytes
 
 
 @dataclass(frozen=True)
-class Launch:
+class SimulatedLaunch:
     """Arguments and sizes of one kernel launch.
 
     Args:
@@ -40,11 +40,11 @@ class Launch:
         pack: Builds the kernarg segment itself, given the fake address of each array; None: from the metadata.
     """
 
-    arguments: Mapping[str, Value]
+    arguments: Mapping[str, ArgumentValue]
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     dynamic_lds_bytes: int = 0
-    pack: Packer | None = None
+    pack: KernargPacker | None = None
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ class SimulationResult:
 
 
 def simulate(
-    kernel: Kernel,
-    launch: Launch,
+    kernel: DecodedKernel,
+    launch: SimulatedLaunch,
     workgroups: Sequence[tuple[int, int, int]] | None = None,
     budget: int = DEFAULT_BUDGET,
 ) -> SimulationResult:
@@ -122,9 +122,11 @@ def simulate(
     if not chosen or lds_bytes > MAX_LDS_BYTES:
         raise SimulationError(f"{len(chosen)} workgroups with {lds_bytes} bytes of LDS cannot run")
     kernarg = np.zeros(max(kernel.descriptor.kernarg_bytes, 4096), np.uint8)
-    pointers = {name: value for name, value in launch.arguments.items() if isinstance(value, (np.ndarray, Buffer))}
+    pointers = {
+        name: value for name, value in launch.arguments.items() if isinstance(value, (np.ndarray, SimulatedBuffer))
+    }
     buffers = {name: _as_buffer(value) for name, value in pointers.items()}
-    memory = GlobalMemory([("kernarg", Buffer(kernarg)), *buffers.items()])
+    memory = GlobalMemory([("kernarg", SimulatedBuffer(kernarg)), *buffers.items()])
     packed = pack_arguments(kernel, launch, memory.address_of)
     kernarg[: len(packed)] = np.frombuffer(packed, np.uint8)
     wave_workgroup = np.repeat(np.arange(len(chosen)), waves_each)
@@ -157,11 +159,11 @@ def _grid(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
                 yield x, y, z
 
 
-def _as_buffer(value: Array | Buffer) -> Buffer:
-    return value if isinstance(value, Buffer) else Buffer(value)
+def _as_buffer(value: Array | SimulatedBuffer) -> SimulatedBuffer:
+    return value if isinstance(value, SimulatedBuffer) else SimulatedBuffer(value)
 
 
-def pack_arguments(kernel: Kernel, launch: Launch, addresses: Mapping[str, int]) -> bytes:
+def pack_arguments(kernel: DecodedKernel, launch: SimulatedLaunch, addresses: Mapping[str, int]) -> bytes:
     """The kernarg segment: the caller's packer, or values at the offsets of the metadata.
 
     Raises:
@@ -185,7 +187,9 @@ def pack_arguments(kernel: Kernel, launch: Launch, addresses: Mapping[str, int])
     return bytes(segment)
 
 
-def _place(segment: bytearray, offset: int, size: int, name: str, value: Value, addresses: Mapping[str, int]) -> None:
+def _place(
+    segment: bytearray, offset: int, size: int, name: str, value: ArgumentValue, addresses: Mapping[str, int]
+) -> None:
     if name in addresses:
         if size != 8:
             raise SimulationError(f"argument {name} is an array, but the kernel takes {size} bytes there")
@@ -198,7 +202,7 @@ def _place(segment: bytearray, offset: int, size: int, name: str, value: Value, 
         raise SimulationError(f"argument {name} has no place in the kernarg segment")
 
 
-def _place_hidden(segment: bytearray, kind: str, offset: int, size: int, launch: Launch) -> None:
+def _place_hidden(segment: bytearray, kind: str, offset: int, size: int, launch: SimulatedLaunch) -> None:
     values = {f"hidden_block_count_{axis}": launch.grid[i] for i, axis in enumerate("xyz")}
     values |= {f"hidden_group_size_{axis}": launch.block[i] for i, axis in enumerate("xyz")}
     values["hidden_grid_dims"] = 3
@@ -206,7 +210,7 @@ def _place_hidden(segment: bytearray, kind: str, offset: int, size: int, launch:
     segment[offset : offset + size] = values.get(kind, 0).to_bytes(size, "little")
 
 
-def _start(kernel: Kernel, launch: Launch, env: Environment) -> WaveGroup:
+def _start(kernel: DecodedKernel, launch: SimulatedLaunch, env: Environment) -> WaveGroup:
     """All waves at the entry with the registers that the loader sets."""
     group = initial_group(env, np.arange(len(env.wave_workgroup)))
     defined = _user_sgprs(kernel, group)
@@ -230,7 +234,7 @@ def _start(kernel: Kernel, launch: Launch, env: Environment) -> WaveGroup:
     return group
 
 
-def _user_sgprs(kernel: Kernel, group: WaveGroup) -> int:
+def _user_sgprs(kernel: DecodedKernel, group: WaveGroup) -> int:
     """Fill the user SGPRs; returns their number."""
     position = 0
     memory = group.env.memory
@@ -245,7 +249,7 @@ def _user_sgprs(kernel: Kernel, group: WaveGroup) -> int:
     return position + kernel.descriptor.preload_sgprs
 
 
-def _histogram(kernel: Kernel, env: Environment, waves: Waves) -> Histogram:
+def _histogram(kernel: DecodedKernel, env: Environment, waves: Waves) -> Histogram:
     by_class = dict.fromkeys(InstructionClass, 0)
     by_mnemonic: dict[str, int] = {}
     by_text: dict[str, int] = {}

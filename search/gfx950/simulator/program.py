@@ -52,7 +52,7 @@ BINDERS: Mapping[str, Binder] = MappingProxyType(
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class DecodedProgram:
     """Decoded instructions of one kernel.
 
     Args:
@@ -104,7 +104,7 @@ def _collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def decode_program(listing: Listing) -> Program:
+def decode_program(listing: Listing) -> DecodedProgram:
     """Decode every statement.
 
     Raises:
@@ -116,7 +116,7 @@ def decode_program(listing: Listing) -> Program:
         instructions = [decode(statement, context) for statement in listing.statements]
     used = frozenset(register for i in instructions for register in i.touches)
     vectors = {register for register in used if register < SCRATCH}
-    return Program(
+    return DecodedProgram(
         instructions=instructions,
         num_vgprs=max((register + 1 for register in vectors if register < AGPR), default=1),
         num_agprs=max((register + 1 - AGPR for register in vectors if register >= AGPR), default=0),

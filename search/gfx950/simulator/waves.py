@@ -13,7 +13,7 @@ import numpy as np
 
 from search.gfx950.simulator.checks import run_checked
 from search.gfx950.simulator.decode.op import Control, Instruction
-from search.gfx950.simulator.program import Program
+from search.gfx950.simulator.program import DecodedProgram
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind
 from search.gfx950.simulator.state.state import Environment, WaveGroup
@@ -28,7 +28,7 @@ class Waves:
         counts: Executions of each instruction, summed over waves.
     """
 
-    program: Program
+    program: DecodedProgram
     env: Environment
     budget: int
     counts: Array = field(init=False)

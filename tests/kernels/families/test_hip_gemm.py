@@ -22,7 +22,15 @@ from kernels.mxfp4.numerics import quantize
 from kernels.mxfp4.reference import compare
 from kernels.problem import GemmShape
 from kernels.rocm.compiler import HipCompileError, compile_hip
-from search.gfx950.simulator import Buffer, Histogram, InstructionClass, Kernel, Launch, load_assembly, simulate
+from search.gfx950.simulator import (
+    DecodedKernel,
+    Histogram,
+    InstructionClass,
+    SimulatedBuffer,
+    SimulatedLaunch,
+    load_assembly,
+    simulate,
+)
 from search.gfx950.simulator.instructions import ds
 
 pytestmark = needs_compiler
@@ -46,7 +54,7 @@ def assembly(parameters: StagedHipConfig) -> str:
     return compile_hip(gemm_kernel(parameters)).assembly
 
 
-def built(config: StagedHipConfig) -> Kernel:
+def built(config: StagedHipConfig) -> DecodedKernel:
     """The kernel; every order of the tiles and all splits share a build."""
     parameters = replace(config, GROUP_M=1, num_xcds=1, split_k=min(config.split_k, 2))
     return load_assembly(assembly(parameters), "mxfp4_gemm")
@@ -196,10 +204,10 @@ def test_offsets_beyond_four_gigabytes_reach_the_right_bytes() -> None:
     out = np.zeros(M * stride, np.uint16)
     config = tile(16, 64, 1, 2)
     kernel = gemm_kernel(config)
-    arrays = (a.codes.numpy(), shuffle_scales(padded).numpy(), weight, b_scale, Buffer(out))
+    arrays = (a.codes.numpy(), shuffle_scales(padded).numpy(), weight, b_scale, SimulatedBuffer(out))
     integers = {"M": M, "N": N, "K": K, "stride_om": stride, "split_k": 1, "GROUP_M": 1, "num_xcds": 1}
     tiles = (M // 16) * (N // 64)
-    launch = Launch(
+    launch = SimulatedLaunch(
         dict(zip(GEMM_POINTERS, arrays, strict=True)), (tiles, 1, 1), (kernel.threads, 1, 1),
         pack=lambda at: kernel.pack({name: at[name] for name in GEMM_POINTERS} | integers),
     )  # fmt: skip

@@ -24,7 +24,7 @@ from kernels.launches.native import HipKernel
 from kernels.mxfp4.layouts import padded_scale_shape, unshuffle_scales
 from kernels.mxfp4.numerics import Mxfp4Tensor, quantize
 from kernels.rocm.compiler import SOURCES, compile_hip
-from search.gfx950.simulator import Kernel, Launch, SimulationResult, load_assembly, simulate
+from search.gfx950.simulator import DecodedKernel, SimulatedLaunch, SimulationResult, load_assembly, simulate
 
 UNTOUCHED = 0xAB
 PATHS = ("hardware", "portable")
@@ -35,7 +35,7 @@ pytestmark = needs_compiler
 
 
 @functools.cache
-def built(threads: int, groups: int, vector: int, path: str) -> tuple[HipKernel, str, Kernel]:
+def built(threads: int, groups: int, vector: int, path: str) -> tuple[HipKernel, str, DecodedKernel]:
     """The kernel, its assembly, and the same decoded."""
     kernel = hip_quantize_kernel(threads, groups, vector)
     if path == "portable":
@@ -84,7 +84,7 @@ def launch(
         return kernel.pack({**places, **integers, "a_ptr": places["a_ptr"] + 2 * offset})
 
     chosen = None if workgroups is None else call.coverage.workgroups(workgroups, range(1))
-    result = simulate(code, Launch(arrays, call.grid, (kernel.threads, 1, 1), pack=pack), chosen)
+    result = simulate(code, SimulatedLaunch(arrays, call.grid, (kernel.threads, 1, 1), pack=pack), chosen)
     assert result.clean, result.findings
     return codes, scales, result
 

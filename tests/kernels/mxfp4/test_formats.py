@@ -11,7 +11,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.mxfp4.numerics import RULES, Mxfp4Tensor, Rule, e8m0_values, pack_codes, quantize, row_slices, unpack_codes
+from kernels.mxfp4.numerics import (
+    RULES,
+    ExponentRule,
+    Mxfp4Tensor,
+    e8m0_values,
+    pack_codes,
+    quantize,
+    row_slices,
+    unpack_codes,
+)
 
 MAGNITUDES = [Fraction(n, 2) for n in (0, 1, 2, 3, 4, 6, 8, 12)]  # OCP MX v1.0, FP4 E2M1
 FINITE_BF16 = torch.arange(0x7F80, dtype=torch.int16).view(torch.bfloat16)  # all that are not negative
@@ -83,7 +92,7 @@ def test_scale_values_agree_with_the_e8m0_type_of_torch() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_every_code_under_every_scale_survives_a_round_trip(rule: Rule) -> None:
+def test_every_code_under_every_scale_survives_a_round_trip(rule: ExponentRule) -> None:
     """The maximum of each block, 6 * 2**u, gives back u under all rules. Bytes 253 and 254 overflow fp32."""
     codes = pack_codes(torch.arange(16, dtype=torch.uint8).repeat(253, 2))
     original = Mxfp4Tensor(codes, torch.arange(253, dtype=torch.uint8)[:, None])
@@ -93,7 +102,7 @@ def test_every_code_under_every_scale_survives_a_round_trip(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_scale_of_every_bf16_maximum(rule: Rule) -> None:
+def test_scale_of_every_bf16_maximum(rule: ExponentRule) -> None:
     x = torch.zeros(0x7F80, 32, dtype=torch.bfloat16)
     x[:, 17] = -FINITE_BF16
     expected = [exact_exponent(float(a), rule) + 127 for a in FINITE_BF16]
@@ -102,7 +111,7 @@ def test_scale_of_every_bf16_maximum(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("mantissa", [0x3FFFFF, 0x400000, 0x400001, 0x5FFFFF, 0x600000, 0x7FFFFF])
-def test_scale_at_the_mantissas_where_the_rules_turn(rule: Rule, mantissa: int) -> None:
+def test_scale_at_the_mantissas_where_the_rules_turn(rule: ExponentRule, mantissa: int) -> None:
     amax = torch.tensor([(field << 23) | mantissa for field in range(255)], dtype=torch.int32)
     x = torch.zeros(255, 32)
     x[:, 0] = amax.view(torch.float32)
@@ -145,7 +154,7 @@ def test_ties_go_to_the_even_code_and_their_neighbours_to_the_nearest(
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_every_bf16_value_gets_the_nearest_code(rule: Rule) -> None:
+def test_every_bf16_value_gets_the_nearest_code(rule: ExponentRule) -> None:
     """Each finite value as a maximum and up to 2**5 below one. Distances near ties are exact in float64."""
     ratios = 2.0 ** -torch.arange(6, dtype=torch.float64)
     x = torch.zeros(0x7F80, 32, dtype=torch.bfloat16)
@@ -171,7 +180,9 @@ def from_bits(patterns: list[int], dtype: torch.dtype) -> torch.Tensor:
 @pytest.mark.parametrize("rule", RULES)
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
-def test_any_block_matches_exact_rational_arithmetic(rule: Rule, dtype: torch.dtype, data: st.DataObject) -> None:
+def test_any_block_matches_exact_rational_arithmetic(
+    rule: ExponentRule, dtype: torch.dtype, data: st.DataObject
+) -> None:
     """Bit patterns near one another, so that codes other than 0 occur; NaN patterns excluded."""
     mantissa_bits = {torch.bfloat16: 7, torch.float16: 10, torch.float32: 23}[dtype]
     infinity = {torch.bfloat16: 0x7F80, torch.float16: 0x7C00, torch.float32: 0x7F800000}[dtype]
@@ -196,7 +207,7 @@ def test_zeros_keep_their_sign_under_the_smallest_scale() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_block_with_infinity_saturates_to_the_largest_scale(rule: Rule) -> None:
+def test_a_block_with_infinity_saturates_to_the_largest_scale(rule: ExponentRule) -> None:
     quantized = quantize(block_of(math.inf, -math.inf, 1.0, -(2.0**127), dtype=torch.bfloat16), rule)
     assert quantized.scales.item() == 254
     assert codes_of(quantized)[:5] == [7, 15, 0, 10, 0]
@@ -204,7 +215,7 @@ def test_a_block_with_infinity_saturates_to_the_largest_scale(rule: Rule) -> Non
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("bits", [0x7F81, 0x7FC0, 0x7FFF, 0xFF81, 0xFFFF])
-def test_nan_makes_its_own_block_nan_and_no_other(rule: Rule, bits: int) -> None:
+def test_nan_makes_its_own_block_nan_and_no_other(rule: ExponentRule, bits: int) -> None:
     x = torch.ones(2, 96, dtype=torch.bfloat16)
     x[1, 45] = from_bits([bits], torch.bfloat16)[0]
     x[1, 46] = math.inf  # NaN outranks it

@@ -10,7 +10,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kernels.mxfp4.numerics import Rule, quantize
+from kernels.mxfp4.numerics import ExponentRule, quantize
 from kernels.mxfp4.reference import UNMATCHED_ULP, bf16_ordinal, compare, mxfp4_gemm_reference, to_bf16
 from kernels.mxfp4.weights import PackedWeight
 
@@ -30,7 +30,7 @@ def f64(*values: float) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("rule", ["even", "floor", "rceil"])
-def test_the_product_is_the_exact_sum_of_quantised_products(rule: Rule) -> None:
+def test_the_product_is_the_exact_sum_of_quantised_products(rule: ExponentRule) -> None:
     a, b = randn(3, 192, seed=1), randn(64, 192, seed=2)
     out = mxfp4_gemm_reference(a, PackedWeight.from_dense(b), rule)
     assert out.shape == (3, 64) and out.dtype == torch.float64

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kernels.mxfp4.layouts import padded_scale_shape, scale_offset, weight_offset
-from kernels.mxfp4.numerics import Mxfp4Tensor, Rule, quantize
+from kernels.mxfp4.numerics import ExponentRule, Mxfp4Tensor, quantize
 from kernels.mxfp4.weights import PackedWeight
 
 SHAPES = [(64, 64), (64, 448), (128, 576), (320, 256)]
@@ -25,7 +25,7 @@ def same(a: PackedWeight, b: PackedWeight) -> bool:
 
 @pytest.mark.parametrize(("N", "K"), SHAPES)
 @pytest.mark.parametrize("rule", ["even", "floor", "rceil"])
-def test_a_dense_weight_dequantises_to_its_quantised_values(N: int, K: int, rule: Rule) -> None:
+def test_a_dense_weight_dequantises_to_its_quantised_values(N: int, K: int, rule: ExponentRule) -> None:
     weight = PackedWeight.from_dense(dense(N, K), rule)
     expected = quantize(dense(N, K), rule)
     assert (weight.N, weight.K, weight.layout, weight.device.type) == (N, K, "shuffled", "cpu")

@@ -16,7 +16,7 @@ import torch
 from kernels.mxfp4.weights import PackedWeight
 from kernels.runtime.graphs import MAX_ROWS, RECENT, CaptureError, CudaGraphs, GraphCache
 from kernels.runtime.operands import Operands
-from kernels.runtime.plan import Launch, Plan
+from kernels.runtime.plan import Plan, PreparedLaunch
 
 
 @dataclass
@@ -61,7 +61,7 @@ def first_byte(a: int, data: int, scale: int, out: int, workspace: int) -> None:
 
 
 def plan(workspace_bytes: int = 0) -> Plan:
-    return Plan((Launch(first_byte, [0] * 5, tuple((i, i, 0) for i in range(5))),), workspace_bytes)
+    return Plan((PreparedLaunch(first_byte, [0] * 5, tuple((i, i, 0) for i in range(5))),), workspace_bytes)
 
 
 PLAN = plan()
@@ -230,7 +230,7 @@ def every_element(a: int, data: int, scale: int, out: int, workspace: int) -> No
     (ctypes.c_float * 128).from_address(out)[:] = [ctypes.c_float.from_address(a).value] * 128
 
 
-FULL = Plan((Launch(every_element, [0] * 5, tuple((i, i, 0) for i in range(5))),), 0)
+FULL = Plan((PreparedLaunch(every_element, [0] * 5, tuple((i, i, 0) for i in range(5))),), 0)
 
 
 @pytest.mark.parametrize("corrupts, served", [(False, [None, 2.0, 3.0]), (True, [None, None, None])])

@@ -21,7 +21,7 @@ from search.device.lane import GpuLane, TaskLimits
 from search.device.measure import Answer, MeasureTask, Task, baseline
 from search.device.product import Product
 from search.evaluation import Candidate, Evaluation, FinalTimes
-from search.evaluators.device import Compilation, DeviceEvaluator, Limits, limits_on
+from search.evaluators.device import Compilation, DeviceEvaluator, DeviceLimits, limits_on
 from search.workers.pool import WorkerPool
 
 SHAPE = GemmShape(16, 2112, 7168)
@@ -82,7 +82,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def evaluator(log: Path) -> Iterator[DeviceEvaluator]:
     made = DeviceEvaluator(
-        H200, jobs=1, limits=Limits(60, TaskLimits(run_s=3, first_s=3)), gpus=(0,),
+        H200, jobs=1, limits=DeviceLimits(60, TaskLimits(run_s=3, first_s=3)), gpus=(0,),
         compiler=WorkerPool(fake_compile, 1), workers=[WorkerPool(partial(fake_gpu_work, log=log), 1)],
     )  # fmt: skip
     yield made

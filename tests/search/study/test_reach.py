@@ -17,7 +17,7 @@ from kernels.problem import GemmShape
 from kernels.tables import lookup
 from kernels.tables.rows import Made, TableRow, TunedTable
 from search.evaluation import Value
-from search.study.reach import GREATEST_M, Comparison
+from search.study.reach import GREATEST_M, AgainstDefault
 
 MADE = Made(date(2026, 11, 29), "3.9.0", "2.13.0", "0" * 12, "gfx950-t2", "none")
 SMALL = TileConfig(BLOCK_M=4, BLOCK_N=16, BLOCK_K=1024, num_stages=3, quantizer="software")
@@ -44,10 +44,10 @@ def both(M: int, row_us: float, default_us: float, device: DeviceKey) -> list[di
 
 def test_by_the_model_a_row_of_small_tiles_does_not_serve_prefill() -> None:
     best = replace(row(8), family="fused_splitk_workspace", config=SMALL_SPLIT)  # as in public logs of this shape
-    reached = Comparison(GFX950).with_reach(best)
+    reached = AgainstDefault(GFX950).with_reach(best)
     assert reached.serves_to is not None and 8 <= reached.serves_to < 512
     assert lookup(TunedTable(GFX950, (reached,)), GemmShape(8192, 2112, 7168)).how == "miss"
-    judge = Comparison(GFX950)
+    judge = AgainstDefault(GFX950)
     assert judge.no_slower(best, reached.serves_to)
     assert not judge.no_slower(best, 512)
 
@@ -55,32 +55,32 @@ def test_by_the_model_a_row_of_small_tiles_does_not_serve_prefill() -> None:
 def test_the_default_itself_serves_wherever_it_is_the_default() -> None:
     _, config = default_choice(GemmShape(4096, 2112, 7168), GFX950)
     default = TableRow(4096, 2112, 7168, "staged_triton", config, "predicted", True, MADE, predicted_us=10.0)
-    assert Comparison(GFX950).with_reach(default).serves_to == GREATEST_M
+    assert AgainstDefault(GFX950).with_reach(default).serves_to == GREATEST_M
 
 
 @pytest.mark.parametrize("device", [SM_90, GFX950])
 def test_a_measurement_decides_where_there_is_one_whatever_the_model_says(device: DeviceKey) -> None:
     trials = [*both(64, 20.0, 25.0, device), *both(1024, 90.0, 30.0, device)]
-    comparison = Comparison.of(results(*trials), TunedTable(device, (row(),)))
+    comparison = AgainstDefault.of(results(*trials), TunedTable(device, (row(),)))
     assert comparison.no_slower(row(), 64) is True
     assert comparison.no_slower(row(), 1024) is False
 
 
 def test_without_a_model_only_measured_m_extend_the_reach() -> None:
     table = TunedTable(SM_90, (row(),))
-    assert Comparison(SM_90).with_reach(row()) == row()
+    assert AgainstDefault(SM_90).with_reach(row()) == row()
     trials = [*both(4, 5.0, 4.0, SM_90), *both(8, 5.0, 6.0, SM_90), *both(64, 20.0, 25.0, SM_90)]
-    near = Comparison.of(results(*trials), table).with_reach(row())
+    near = AgainstDefault.of(results(*trials), table).with_reach(row())
     assert (near.serves_from, near.serves_to) == (8, 64)
     trials += both(100, 90.0, 30.0, SM_90)
-    assert Comparison.of(results(*trials), table).with_reach(row()).serves_to == 64
+    assert AgainstDefault.of(results(*trials), table).with_reach(row()).serves_to == 64
 
 
 def test_an_end_of_which_nothing_tells_stays_as_a_person_wrote_it() -> None:
     written = replace(row(), serves_from=2, serves_to=300)
-    assert Comparison(SM_90).with_reach(written) == written
+    assert AgainstDefault(SM_90).with_reach(written) == written
 
 
 def test_where_a_configuration_cannot_run_it_does_not_serve() -> None:
     machine_code = replace(row(), family="staged_ck", config=StagedCkConfig())
-    assert Comparison(SM_90).no_slower(machine_code, 32) is False
+    assert AgainstDefault(SM_90).no_slower(machine_code, 32) is False

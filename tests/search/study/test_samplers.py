@@ -11,7 +11,7 @@ from small_search import points
 from kernels.errors import InputError
 from kernels.families.fused import TileConfig
 from search.study.points import distributions, suggest
-from search.study.samplers import SAMPLERS, Task, make_sampler
+from search.study.samplers import SAMPLERS, SamplerTask, make_sampler
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -20,7 +20,7 @@ def run(name: str, trials: int, seed: int = 0) -> list[tuple[str, TileConfig, fl
     """(family, configuration, value) of each trial of a study that minimises ``bowl``."""
     legal = points(seed)
     spaces = distributions(legal)
-    study = optuna.create_study(sampler=make_sampler(name, Task(legal, spaces, seed, trials)))
+    study = optuna.create_study(sampler=make_sampler(name, SamplerTask(legal, spaces, seed, trials)))
     found = []
     for _ in range(trials):
         trial = study.ask()
@@ -60,7 +60,7 @@ def test_the_same_seed_proposes_the_same_points(name: str) -> None:
 def test_an_unknown_sampler_is_refused_with_the_choice() -> None:
     legal = points()
     with pytest.raises(InputError, match=r"'bogus'.*auto, surrogate, tpe, random, grid"):
-        make_sampler("bogus", Task(legal, distributions(legal), 0, 1))
+        make_sampler("bogus", SamplerTask(legal, distributions(legal), 0, 1))
 
 
 def test_nearest_takes_the_wish_itself_while_it_is_untried() -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from kernels.problem import GemmShape
-from search.study.covariance import Covariance, Parameters, Table, _Pairs, fit, prior
+from search.study.covariance import Covariance, Parameters, PointTable, _Pairs, fit, prior
 from search.study.features import PointSpace
 from search.study.posterior import Posterior
 from search.study.surrogate import SurrogateSearch, expected_improvement
@@ -36,7 +36,7 @@ def plain_posterior() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("together", [0, 4, 6])
 def test_the_posterior_is_that_of_plain_linear_algebra_however_trials_come(together: int) -> None:
-    posterior = Posterior(Covariance(Table(FEATURES), PARAMETERS), TRIED[:together])
+    posterior = Posterior(Covariance(PointTable(FEATURES), PARAMETERS), TRIED[:together])
     for row in TRIED[together:]:
         posterior.add(int(row))
     mean, variance = plain_posterior()
@@ -45,7 +45,7 @@ def test_the_posterior_is_that_of_plain_linear_algebra_however_trials_come(toget
 
 
 def test_what_was_added_can_be_taken_back() -> None:
-    posterior = Posterior(Covariance(Table(FEATURES), PARAMETERS), TRIED)
+    posterior = Posterior(Covariance(PointTable(FEATURES), PARAMETERS), TRIED)
     before = posterior.deviation()
     for row in (30, 31):
         posterior.add(row)
@@ -55,14 +55,14 @@ def test_what_was_added_can_be_taken_back() -> None:
 
 
 def test_more_trials_than_the_arrays_have_room_for() -> None:
-    posterior = Posterior(Covariance(Table(np.linspace(0, 1, 200)[:, None]), prior(1)[0]), np.arange(3))
+    posterior = Posterior(Covariance(PointTable(np.linspace(0, 1, 200)[:, None]), prior(1)[0]), np.arange(3))
     for row in range(3, 150):
         posterior.add(row)
     np.testing.assert_allclose(posterior.mean(np.linspace(-1, 1, 150))[:150], np.linspace(-1, 1, 150), atol=0.15)
 
 
 def test_the_gradient_of_the_likelihood_is_its_slope() -> None:
-    pairs = _Pairs(Table(FEATURES), TRIED, TARGETS)
+    pairs = _Pairs(PointTable(FEATURES), TRIED, TARGETS)
     logs = PARAMETERS.logs
     _, gradient = pairs.negative_log_likelihood(PARAMETERS)
     for i in range(len(logs)):
@@ -73,7 +73,7 @@ def test_the_gradient_of_the_likelihood_is_its_slope() -> None:
 
 
 def test_the_fit_finds_which_feature_matters() -> None:
-    table = Table(RANDOM.random((80, 2)))
+    table = PointTable(RANDOM.random((80, 2)))
     rows = np.arange(40)
     targets = np.sin(6 * table.features[rows, 0].astype(np.float64))
     found = fit(table, rows, (targets - targets.mean()) / targets.std(), prior(2)[0])

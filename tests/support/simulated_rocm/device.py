@@ -20,7 +20,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from search.gfx950.simulator import Buffer, Histogram, Kernel, Launch, SimulationError, load_code_object, simulate
+from search.gfx950.simulator import (
+    DecodedKernel,
+    Histogram,
+    SimulatedBuffer,
+    SimulatedLaunch,
+    SimulationError,
+    load_code_object,
+    simulate,
+)
 from search.gfx950.simulator.launch import pack_arguments
 from search.gfx950.simulator.state.findings import FindingKind
 from simulated_rocm.machine import GpuSpec, MachineSpec
@@ -47,7 +55,7 @@ class Function:
     """A kernel of a loaded code object; decoded by the simulator."""
 
     name: str
-    kernel: Kernel
+    kernel: DecodedKernel
 
 
 @dataclass(frozen=True)
@@ -237,8 +245,8 @@ class SimulatedDevice:
                 struct.pack_into("<Q", segment, place.offset, moved)
             return bytes(segment)
 
-        arguments = {name: Buffer(values) for name, values in buffers.items()}
-        result = simulate(kernel, Launch(arguments, launch.grid, launch.block, launch.dynamic_lds, pack))
+        arguments = {name: SimulatedBuffer(values) for name, values in buffers.items()}
+        result = simulate(kernel, SimulatedLaunch(arguments, launch.grid, launch.block, launch.dynamic_lds, pack))
         self.simulated += 1
         for finding in result.findings:
             if finding.kind is FindingKind.OUT_OF_BOUNDS:
@@ -262,7 +270,7 @@ class SimulatedDevice:
 def _segment(launch: LaunchSpec) -> bytearray:
     """The kernel's argument segment: what was passed, and the hidden arguments that the runtime fills in."""
     kernel = launch.function.kernel
-    segment = bytearray(pack_arguments(kernel, Launch({}, launch.grid, launch.block, launch.dynamic_lds), {}))
+    segment = bytearray(pack_arguments(kernel, SimulatedLaunch({}, launch.grid, launch.block, launch.dynamic_lds), {}))
     visible = [argument for argument in kernel.arguments if not argument.kind.startswith("hidden_")]
     for argument in visible:
         part = slice(argument.offset, min(argument.offset + argument.size, len(launch.kernarg)))

@@ -20,7 +20,7 @@ from search.gfx950.simulator.state.state import WaveGroup
 
 
 @dataclass
-class Plan:
+class AluPlan:
     """A vector instruction while it is being bound."""
 
     op: Op
@@ -41,7 +41,7 @@ def registers_of(index: int, kind: str) -> range:
     return range(index, index + WIDTHS[kind]) if index < CONSTANT else range(0)
 
 
-def plain_run(plan: Plan) -> Callable[[WaveGroup], None]:
+def plain_run(plan: AluPlan) -> Callable[[WaveGroup], None]:
     """Run function of an instruction without a vector result.
 
     Raises:
@@ -63,7 +63,7 @@ def plain_run(plan: Plan) -> Callable[[WaveGroup], None]:
     return run
 
 
-def _scratch_results(plan: Plan) -> tuple[list[int], list[tuple[int, int]]]:
+def _scratch_results(plan: AluPlan) -> tuple[list[int], list[tuple[int, int]]]:
     scratch, rows, free = [], [], RESULT_SCRATCH
     for index, kind in zip(plan.dst, plan.dst_kinds, strict=True):
         if index >= SCRATCH:
@@ -75,7 +75,7 @@ def _scratch_results(plan: Plan) -> tuple[list[int], list[tuple[int, int]]]:
     return scratch, rows
 
 
-def vector_run(plan: Plan) -> Callable[[WaveGroup], None]:
+def vector_run(plan: AluPlan) -> Callable[[WaveGroup], None]:
     """Run function of an instruction with a vector result."""
     semantics, keywords = plan.op.semantics, plan.keywords
     direct, before = (*plan.dst, *plan.src), tuple(step.run for step in plan.before)
@@ -97,7 +97,7 @@ def vector_run(plan: Plan) -> Callable[[WaveGroup], None]:
     return run
 
 
-def _redirected(plan: Plan) -> Callable[[WaveGroup], None]:
+def _redirected(plan: AluPlan) -> Callable[[WaveGroup], None]:
     """The instruction with its result in scratch rows, then copied to the lanes that are written."""
     semantics, keywords, pattern = plan.op.semantics, plan.keywords, plan.pattern
     after = tuple(step.run for step in plan.after)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from search.gfx950.simulator.decode.alu_run import Plan, plain_run, registers_of, vector_run
+from search.gfx950.simulator.decode.alu_run import AluPlan, plain_run, registers_of, vector_run
 from search.gfx950.simulator.decode.modifiers import (
     DPP_KEYS,
     SDWA_KEYS,
@@ -125,14 +125,14 @@ def bind_alu(op: Op, statement: Statement, context: Context) -> Instruction:
     if statement.modifiers:
         check_modifiers(statement, _ALU_KEYS)
     dst = [resolve(operand, kind, context) for operand, kind in zip(operands, op.dst, strict=False)]
-    plan = Plan(op, dst, op.dst, [], set(), preserve=op.preserve)
+    plan = AluPlan(op, dst, op.dst, [], set(), preserve=op.preserve)
     _bind_sources(plan, operands[len(op.dst) :], statement, context)
     _bind_result(plan, statement)
     _bind_implicit(plan)
     return _finish(plan, statement)
 
 
-def _bind_sources(plan: Plan, operands: Sequence[Operand], statement: Statement, context: Context) -> None:
+def _bind_sources(plan: AluPlan, operands: Sequence[Operand], statement: Statement, context: Context) -> None:
     mods = parse_modifiers(statement.modifiers)
     if plan.op.takes_modifiers or plan.op.byte_destination:
         plan.keywords["mods"] = mods
@@ -149,7 +149,7 @@ def _bind_sources(plan: Plan, operands: Sequence[Operand], statement: Statement,
         plan.src.append(index)
 
 
-def _read_registers(plan: Plan, position: int, index: int, kind: str, mods: Modifiers) -> Iterable[int]:
+def _read_registers(plan: AluPlan, position: int, index: int, kind: str, mods: Modifiers) -> Iterable[int]:
     """Registers that a source really reads: op_sel picks from the pairs of packed f32 instructions."""
     if kind != "pkf32" or index >= CONSTANT:
         return registers_of(index, kind)
@@ -163,7 +163,7 @@ def _read_registers(plan: Plan, position: int, index: int, kind: str, mods: Modi
 
 
 def _modified(
-    plan: Plan, position: int, operand: Operand, kind: str, index: int, mods: Modifiers, found: Mapping[str, str]
+    plan: AluPlan, position: int, operand: Operand, kind: str, index: int, mods: Modifiers, found: Mapping[str, str]
 ) -> int:
     target = SOURCE_SCRATCH + 2 * position
     select = found.get(f"src{position}_sel", "DWORD")
@@ -182,7 +182,7 @@ def _modified(
     return index
 
 
-def _bind_result(plan: Plan, statement: Statement) -> None:
+def _bind_result(plan: AluPlan, statement: Statement) -> None:
     found = statement.modifiers
     if not found and not plan.op.byte_destination:
         return
@@ -205,7 +205,7 @@ def _bind_result(plan: Plan, statement: Statement) -> None:
         plan.preserve = ~(0xFF << 8 * (mods.op_sel[2] + 2 * mods.op_sel[3])) & 0xFFFFFFFF
 
 
-def _bind_implicit(plan: Plan) -> None:
+def _bind_implicit(plan: AluPlan) -> None:
     for name in plan.op.implicit:
         if name in ("dst", "dst1"):
             position = 1 if name == "dst1" else 0
@@ -220,7 +220,7 @@ def _bind_implicit(plan: Plan) -> None:
             plan.reads.update((EXEC, EXEC + 1))
 
 
-def _finish(plan: Plan, statement: Statement) -> Instruction:
+def _finish(plan: AluPlan, statement: Statement) -> Instruction:
     op = plan.op
     writes: list[int] = []
     for index, kind in zip(plan.dst, plan.dst_kinds, strict=True):

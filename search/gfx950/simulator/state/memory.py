@@ -19,7 +19,7 @@ _WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64,
 
 
 @dataclass(frozen=True)
-class Buffer:
+class SimulatedBuffer:
     """An array argument, with the part of it that nobody has written yet.
 
     One ``Buffer`` given to several launches carries what the earlier ones wrote to the later ones.
@@ -42,10 +42,10 @@ class Buffer:
             object.__setattr__(self, "undefined", np.full(self.array.nbytes, 0xFF, np.uint8))
 
 
-class Region:
+class MemoryRegion:
     """One buffer in the fake address space."""
 
-    def __init__(self, name: str, buffer: Buffer, base: int) -> None:
+    def __init__(self, name: str, buffer: SimulatedBuffer, base: int) -> None:
         """Place ``buffer`` at ``base``.
 
         Raises:
@@ -76,19 +76,19 @@ def _word_view(raw: Array, width: int) -> Array:
 class GlobalMemory:
     """All buffers of a launch, in address order."""
 
-    def __init__(self, buffers: Sequence[tuple[str, Buffer]]) -> None:
+    def __init__(self, buffers: Sequence[tuple[str, SimulatedBuffer]]) -> None:
         """Lay out ``buffers`` with guard gaps between them; bases are 256-byte aligned."""
-        self.regions: list[Region] = []
+        self.regions: list[MemoryRegion] = []
         self.address_of: dict[str, int] = {}
         base = FIRST_ADDRESS
         for name, buffer in buffers:
-            region = Region(name, buffer, base)
+            region = MemoryRegion(name, buffer, base)
             self.regions.append(region)
             self.address_of[name] = base
             base += (region.size + GUARD_BYTES + 255) & ~255
         self._bases = [region.base for region in self.regions]
 
-    def region_at(self, address: int) -> Region | None:
+    def region_at(self, address: int) -> MemoryRegion | None:
         """The buffer that holds ``address``, or None."""
         position = bisect_right(self._bases, address) - 1
         if position < 0:
@@ -119,7 +119,7 @@ class GlobalMemory:
                 inside |= (addresses >= region.base) & (addresses < region.base + region.size)
         return inside
 
-    def _single_region(self, addresses: Array, size: int) -> Region | None:
+    def _single_region(self, addresses: Array, size: int) -> MemoryRegion | None:
         low = int(addresses.min())
         region = self.region_at(low)
         if region is None or int(addresses.max()) + size > region.base + region.size:
@@ -189,7 +189,7 @@ class GlobalMemory:
                 region.log.note(addresses[here] - region.base, size, waves[here])
 
 
-def _store(region: Region, offsets: Array, values: Array, waves: Array) -> Clash | None:
+def _store(region: MemoryRegion, offsets: Array, values: Array, waves: Array) -> Clash | None:
     size, log = values.shape[-1], region.log
     log.note(offsets, size, waves)
     earlier = log.earlier_clash(offsets, waves, _take(region, offsets, size), values)
@@ -218,7 +218,7 @@ def _word_width(offsets: Array, size: int) -> int:
     return misaligned & -misaligned
 
 
-def _take(region: Region | _Plain, offsets: Array, size: int) -> Array:
+def _take(region: MemoryRegion | _Plain, offsets: Array, size: int) -> Array:
     width = _word_width(offsets, size)
     words = region.words(width)
     if width == size:
@@ -228,7 +228,7 @@ def _take(region: Region | _Plain, offsets: Array, size: int) -> Array:
     return taken.view(np.uint8).reshape(*offsets.shape, size)
 
 
-def _put(region: Region, offsets: Array, values: Array, size: int) -> None:
+def _put(region: MemoryRegion, offsets: Array, values: Array, size: int) -> None:
     width = _word_width(offsets, size)
     words = region.words(width)
     data = np.ascontiguousarray(values).view(_WORDS[width])

@@ -11,7 +11,7 @@ from snippets import kernel
 from search.gfx950.model.compute_unit import ComputeUnit, Supply
 from search.gfx950.model.issue import Kind
 from search.gfx950.model.stream import TRIPS, Executed, shorten, wave_streams
-from search.gfx950.simulator import Launch, simulate
+from search.gfx950.simulator import SimulatedLaunch, simulate
 
 BODY, TAIL = (3, 9), (9, 12)
 SUPPLY = Supply({}, 400.0, 32.0, 16.0)
@@ -35,7 +35,7 @@ loop:
 
 def executed(trips: int, waves: int = 1) -> Executed:
     data = np.zeros(64 * waves, np.uint32)
-    result = simulate(kernel(LOOP), Launch({"x": data, "n": trips}, (1, 1, 1), (64 * waves, 1, 1)))
+    result = simulate(kernel(LOOP), SimulatedLaunch({"x": data, "n": trips}, (1, 1, 1), (64 * waves, 1, 1)))
     assert result.clean
     return Executed(result.recording, waves)
 

@@ -89,10 +89,10 @@ def test_undefined_matrix_operands_are_found() -> None:
 def test_undefined_branch_conditions_are_found() -> None:
     from snippets import kernel
 
-    from search.gfx950.simulator import Launch, simulate
+    from search.gfx950.simulator import SimulatedLaunch, simulate
 
     subject = kernel("s_cbranch_scc1 end\nend:\ns_endpgm")
-    result = simulate(subject, Launch({"x": np.zeros(4, np.uint32)}, (1, 1, 1), (64, 1, 1)))
+    result = simulate(subject, SimulatedLaunch({"x": np.zeros(4, np.uint32)}, (1, 1, 1), (64, 1, 1)))
     assert [finding.kind.value for finding in result.findings] == ["uninitialised_branch"]
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from kernels.rocm.toolchain import find_tool
 from search.gfx950.simulator import (
-    Buffer,
     FindingKind,
-    Launch,
+    SimulatedBuffer,
+    SimulatedLaunch,
     SimulationError,
     ToolNotFoundError,
     load_assembly,
@@ -84,7 +84,9 @@ def test_text_and_code_object_compute_the_same(tmp_path: Path) -> None:
     results = []
     for subject in (load_assembly(text, "rotate"), load_code_object(binary, "rotate")):
         y = np.zeros_like(x)
-        result = simulate(subject, Launch({"x": x, "y": Buffer(y, False), "shift": 65}, (1, 1, 1), (256, 1, 1)))
+        result = simulate(
+            subject, SimulatedLaunch({"x": x, "y": SimulatedBuffer(y, False), "shift": 65}, (1, 1, 1), (256, 1, 1))
+        )
         assert result.clean, [str(finding) for finding in result.findings]
         assert np.array_equal(y, np.roll(x, -65))
         results.append(result.histogram.by_class)
@@ -95,7 +97,7 @@ def test_text_and_code_object_compute_the_same(tmp_path: Path) -> None:
 def test_a_barrier_without_a_fence_is_a_race(tmp_path: Path) -> None:
     _, binary = build(tmp_path)
     x = np.arange(256, dtype=np.uint32)
-    launch = Launch({"x": x, "y": np.zeros_like(x), "shift": 65}, (1, 1, 1), (256, 1, 1))
+    launch = SimulatedLaunch({"x": x, "y": np.zeros_like(x), "shift": 65}, (1, 1, 1), (256, 1, 1))
     kinds = {finding.kind for finding in simulate(load_code_object(binary, "rotate"), launch).findings}
     assert kinds == {FindingKind.LDS_RACE}
 
@@ -105,7 +107,9 @@ def test_quantisation_with_a_division(tmp_path: Path) -> None:
     _, binary = build(tmp_path)
     x = np.random.default_rng(3).standard_normal((256, 8)).astype(np.float32)
     y = np.zeros(256, np.uint32)
-    launch = Launch({"x": x, "y": Buffer(y, False), "scale": 0.25, "divisor": 3.0}, (1, 1, 1), (256, 1, 1))
+    launch = SimulatedLaunch(
+        {"x": x, "y": SimulatedBuffer(y, False), "scale": 0.25, "divisor": 3.0}, (1, 1, 1), (256, 1, 1)
+    )
     assert simulate(load_code_object(binary, "quantise"), launch).clean
     scaled = x.copy()
     scaled[:, 5] /= np.float32(3)

@@ -8,7 +8,7 @@ import pytest
 from snippets import kernel
 
 from kernels.rocm.toolchain import ToolNotFoundError, find_tool
-from search.gfx950.simulator import FindingKind, Launch, load_assembly, simulate
+from search.gfx950.simulator import FindingKind, SimulatedLaunch, load_assembly, simulate
 from search.gfx950.simulator.decode.text import Listing, parse_statement
 from search.gfx950.simulator.hazards import Hazard, matrix_hazards
 from search.gfx950.simulator.program import decode_program
@@ -90,9 +90,9 @@ def test_only_what_is_executed_becomes_a_finding() -> None:
     head = "s_cmp_eq_u32 s2, s2\ns_cbranch_scc1 .L1\n"
     body = "".join(f"v_mov_b32_e32 v{register}, 0\n" for register in range(8, 16)) + "s_nop 1\n"
     wrong = f"{matrix(FP4_16)}\nv_mov_b32_e32 v0, v64\n"
-    skipped = simulate(kernel(f"{head}{body}{wrong}.L1:\ns_endpgm"), Launch({}, (1, 1, 1), (64, 1, 1)))
+    skipped = simulate(kernel(f"{head}{body}{wrong}.L1:\ns_endpgm"), SimulatedLaunch({}, (1, 1, 1), (64, 1, 1)))
     assert skipped.clean
-    executed = simulate(kernel(f"{body}{wrong}s_endpgm"), Launch({}, (1, 1, 1), (64, 1, 1)))
+    executed = simulate(kernel(f"{body}{wrong}s_endpgm"), SimulatedLaunch({}, (1, 1, 1), (64, 1, 1)))
     assert [finding.kind for finding in executed.findings] == [FindingKind.MATRIX_HAZARD]
     assert executed.findings[0].text == "v_mov_b32_e32 v0, v64"
 

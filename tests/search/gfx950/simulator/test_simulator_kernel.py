@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from snippets import kernel
 
-from search.gfx950.simulator import Launch, SimulationError, load_assembly, simulate
+from search.gfx950.simulator import SimulatedLaunch, SimulationError, load_assembly, simulate
 from search.gfx950.simulator.kernel import parse_arguments, parse_descriptor
 from search.gfx950.simulator.launch import pack_arguments
 
@@ -73,31 +73,31 @@ def test_a_short_descriptor_is_an_error() -> None:
 
 def test_arguments_are_packed_by_position_when_the_metadata_has_no_names() -> None:
     subject = kernel("s_endpgm", arguments="pointer value value", kernarg_bytes=16)
-    launch = Launch({"x": np.zeros(4, np.uint8), "m": -1, "alpha": 1.5}, (1, 1, 1), (64, 1, 1))
+    launch = SimulatedLaunch({"x": np.zeros(4, np.uint8), "m": -1, "alpha": 1.5}, (1, 1, 1), (64, 1, 1))
     packed = pack_arguments(subject, launch, {"x": 0x123456789A})
     assert packed == struct.pack("<Qif", 0x123456789A, -1, 1.5)
 
 
 def test_too_many_arguments_are_an_error() -> None:
-    launch = Launch({"x": np.zeros(4, np.uint8), "m": 1, "n": 2}, (1, 1, 1), (64, 1, 1))
+    launch = SimulatedLaunch({"x": np.zeros(4, np.uint8), "m": 1, "n": 2}, (1, 1, 1), (64, 1, 1))
     with pytest.raises(SimulationError, match="takes 2 arguments, 3 given"):
         simulate(kernel("s_endpgm"), launch)
 
 
 def test_an_array_where_a_number_belongs_is_an_error() -> None:
-    launch = Launch({"x": np.zeros(4, np.uint8), "m": np.zeros(4, np.uint8)}, (1, 1, 1), (64, 1, 1))
+    launch = SimulatedLaunch({"x": np.zeros(4, np.uint8), "m": np.zeros(4, np.uint8)}, (1, 1, 1), (64, 1, 1))
     with pytest.raises(SimulationError, match="argument m is an array"):
         simulate(kernel("s_endpgm"), launch)
 
 
 def test_too_much_lds_is_an_error() -> None:
-    launch = Launch({"x": np.zeros(4, np.uint8), "m": 1}, (1, 1, 1), (64, 1, 1), dynamic_lds_bytes=200_000)
+    launch = SimulatedLaunch({"x": np.zeros(4, np.uint8), "m": 1}, (1, 1, 1), (64, 1, 1), dynamic_lds_bytes=200_000)
     with pytest.raises(SimulationError, match="200000 bytes of LDS"):
         simulate(kernel("s_endpgm"), launch)
 
 
 def test_a_strided_array_is_an_error() -> None:
-    launch = Launch({"x": np.zeros((4, 4), np.uint8)[:, :2], "m": 1}, (1, 1, 1), (64, 1, 1))
+    launch = SimulatedLaunch({"x": np.zeros((4, 4), np.uint8)[:, :2], "m": 1}, (1, 1, 1), (64, 1, 1))
     with pytest.raises(SimulationError, match="not C-contiguous"):
         simulate(kernel("s_endpgm"), launch)
 
@@ -119,5 +119,5 @@ def test_work_item_ids_are_packed_in_v0() -> None:
     s_endpgm
     """
     out = np.zeros((8, 16), np.uint32)
-    simulate(kernel(body), Launch({"x": out, "n": 0}, (1, 1, 1), (16, 8, 1)))
+    simulate(kernel(body), SimulatedLaunch({"x": out, "n": 0}, (1, 1, 1), (16, 8, 1)))
     assert np.array_equal(out, np.arange(16)[None, :] | np.arange(8)[:, None] << 10)

@@ -13,7 +13,14 @@ import triton.language as tl  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from search.gfx950.simulator import Buffer, InstructionClass, Launch, SimulationResult, load_assembly, simulate  # noqa: E402
+from search.gfx950.simulator import (  # noqa: E402
+    InstructionClass,
+    SimulatedBuffer,
+    SimulatedLaunch,
+    SimulationResult,
+    load_assembly,
+    simulate,
+)
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 RNG = np.random.default_rng(11)
@@ -89,7 +96,7 @@ def compiled(function: Any, types: dict[str, str], constexprs: dict[str, int], *
 
 
 def execute(binary: Any, arguments: dict[str, Any], grid: tuple[int, int, int], num_warps: int) -> SimulationResult:
-    launch = Launch(arguments, grid, (64 * num_warps, 1, 1), binary.metadata.shared)
+    launch = SimulatedLaunch(arguments, grid, (64 * num_warps, 1, 1), binary.metadata.shared)
     return simulate(load_assembly(binary.asm["amdgcn"]), launch)
 
 
@@ -112,7 +119,16 @@ def test_scaled_gemm_with_tails(tile: tuple[int, int, int], split_k: int, num_wa
     constexprs = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "SPLIT_K": split_k}
     binary = compiled(scaled_gemm, types, constexprs, num_warps=num_warps, matrix_instr_nonkdim=nonkdim)
     out = np.full((m, n), 0xFFFF, np.uint16) if split_k == 1 else np.zeros((m, n), np.float32)
-    arguments = {"a": a, "sa": sa, "b": b, "sb": sb, "c": Buffer(out, initialised=split_k > 1), "M": m, "N": n, "K": k}
+    arguments = {
+        "a": a,
+        "sa": sa,
+        "b": b,
+        "sb": sb,
+        "c": SimulatedBuffer(out, initialised=split_k > 1),
+        "M": m,
+        "N": n,
+        "K": k,
+    }
     result = execute(binary, arguments, (2, 2, split_k), num_warps)
     assert result.clean, [str(finding) for finding in result.findings]
     exact = dequantized(a, sa) @ dequantized(b, sb).T
@@ -131,7 +147,9 @@ def test_bf16_gemm_through_transposing_lds_reads() -> None:
     types = {"a_ptr": "*bf16", "b_ptr": "*bf16", "c_ptr": "*fp32"} | dict.fromkeys("MNK", "i32")
     binary = compiled(bf16_gemm, types, {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}, num_warps=4)
     out = np.zeros((m, n), np.float32)
-    result = execute(binary, {"a": a_bits, "b": b_bits, "c": Buffer(out, False), "M": m, "N": n, "K": k}, (1, 2, 1), 4)
+    result = execute(
+        binary, {"a": a_bits, "b": b_bits, "c": SimulatedBuffer(out, False), "M": m, "N": n, "K": k}, (1, 2, 1), 4
+    )
     assert result.clean, [str(finding) for finding in result.findings]
     exact_a, exact_b = ((x.astype(np.uint32) << 16).view(np.float32).astype(float) for x in (a_bits, b_bits))
     assert np.abs(out - exact_a.T @ exact_b).max() < 1e-4
@@ -142,7 +160,7 @@ def test_reductions_across_lanes_and_waves() -> None:
     x = RNG.standard_normal((3, 900)).astype(np.float32)
     out = np.zeros_like(x)
     binary = compiled(softmax, {"x_ptr": "*fp32", "y_ptr": "*fp32", "N": "i32"}, {"BLOCK": 1024}, num_warps=4)
-    result = execute(binary, {"x": x, "y": Buffer(out, False), "N": 900}, (3, 1, 1), 4)
+    result = execute(binary, {"x": x, "y": SimulatedBuffer(out, False), "N": 900}, (3, 1, 1), 4)
     assert result.clean, [str(finding) for finding in result.findings]
     exact = np.exp(x.astype(float) - x.max(1, keepdims=True))
     assert np.abs(out - exact / exact.sum(1, keepdims=True)).max() < 1e-7
@@ -152,5 +170,5 @@ def test_reductions_across_lanes_and_waves() -> None:
 def test_a_wrong_argument_leaves_the_buffer_and_is_found() -> None:
     x, out = np.zeros((1, 900), np.float32), np.zeros((1, 900), np.float32)
     binary = compiled(softmax, {"x_ptr": "*fp32", "y_ptr": "*fp32", "N": "i32"}, {"BLOCK": 1024}, num_warps=4)
-    result = execute(binary, {"x": x, "y": Buffer(out, False), "N": 901}, (1, 1, 1), 4)
+    result = execute(binary, {"x": x, "y": SimulatedBuffer(out, False), "N": 901}, (1, 1, 1), 4)
     assert {finding.kind.value for finding in result.findings} == {"out_of_bounds"}

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from snippets import kernel
 
-from search.gfx950.simulator import Buffer, FindingKind, InstructionClass, Kernel, Launch, SimulationResult, simulate
+from search.gfx950.simulator import (
+    DecodedKernel,
+    FindingKind,
+    InstructionClass,
+    SimulatedBuffer,
+    SimulatedLaunch,
+    SimulationResult,
+    simulate,
+)
 
 HEAD = """
 s_load_dwordx2 s[4:5], s[0:1], 0x0
@@ -25,11 +33,11 @@ s_endpgm
 
 
 def launch(
-    subject: Kernel, value: int, waves: int = 4, grid: int = 2, **more: int
+    subject: DecodedKernel, value: int, waves: int = 4, grid: int = 2, **more: int
 ) -> tuple[np.ndarray, SimulationResult]:
     """(stored words [grid, waves, 64], result)."""
     out = np.zeros((grid, 4, 64), np.uint32)
-    launched = Launch({"out": out, "n": value}, (grid, 1, 1), (waves * 64, 1, 1))
+    launched = SimulatedLaunch({"out": out, "n": value}, (grid, 1, 1), (waves * 64, 1, 1))
     return out, simulate(subject, launched, **more)
 
 
@@ -162,13 +170,13 @@ def test_a_finding_names_workgroup_wave_and_line() -> None:
 def test_the_last_wave_of_an_odd_block_is_partly_active() -> None:
     out = np.zeros((1, 4, 64), np.uint32)
     subject = kernel(HEAD + "s_mov_b32 s8, 1\n" + TAIL)
-    simulate(subject, Launch({"out": out, "n": 0}, (1, 1, 1), (70, 1, 1)))
+    simulate(subject, SimulatedLaunch({"out": out, "n": 0}, (1, 1, 1), (70, 1, 1)))
     assert out.sum() == 70
 
 
 def test_an_uninitialised_output_that_is_written_is_fine() -> None:
     out = np.zeros((2, 4, 64), np.uint32)
-    launched = Launch({"out": Buffer(out, initialised=False), "n": 0}, (2, 1, 1), (256, 1, 1))
+    launched = SimulatedLaunch({"out": SimulatedBuffer(out, initialised=False), "n": 0}, (2, 1, 1), (256, 1, 1))
     assert simulate(kernel(HEAD + "s_mov_b32 s8, 1\n" + TAIL), launched).clean
     assert (out == 1).all()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from snippets import LANE, run
 
-from search.gfx950.simulator import Buffer
+from search.gfx950.simulator import SimulatedBuffer
 
 RESOURCE = {"s2": 0x7FFFFFFE, "s3": 0x27000}
 
@@ -46,7 +46,7 @@ def test_signed_and_unsigned_extremes() -> None:
 
 
 def test_adding_to_memory_that_nobody_zeroed_is_found() -> None:
-    buffer = Buffer(np.zeros(64, np.float32), initialised=False)
+    buffer = SimulatedBuffer(np.zeros(64, np.float32), initialised=False)
     state = run(
         "global_atomic_add_f32 v0, v1, s[0:1]", {"s[0:1]": "x", "v0": LANE * 4, "v1": 1.0}, buffers={"x": buffer}
     )
@@ -56,7 +56,7 @@ def test_adding_to_memory_that_nobody_zeroed_is_found() -> None:
 def test_adding_to_an_operand_is_found_and_changes_nothing() -> None:
     out = np.zeros(64, np.float32)
     registers = {"s[0:1]": "x", "v0": LANE * 4, "v1": 1.0}
-    state = run("global_atomic_add_f32 v0, v1, s[0:1]", registers, buffers={"x": Buffer(out, writable=False)})
+    state = run("global_atomic_add_f32 v0, v1, s[0:1]", registers, buffers={"x": SimulatedBuffer(out, writable=False)})
     assert state.kinds() == {"read_only_store"} and not out.any()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from snippets import LANE, run
 
-from search.gfx950.simulator import Buffer
+from search.gfx950.simulator import SimulatedBuffer
 
 RESOURCE = {"s2": 0x7FFFFFFE, "s3": 0x27000}
 WORDS = np.arange(1024, dtype=np.uint32)
@@ -96,7 +96,7 @@ def test_inactive_lanes_access_nothing() -> None:
 def test_uninitialised_memory_is_found_when_its_value_is_used() -> None:
     text = "global_load_dword v4, v0, s[0:1]\ns_waitcnt vmcnt(0)\nv_add_u32_e32 v5, 1, v4\n"
     text += "global_store_dword v0, v5, s[2:3]"
-    buffers = {"x": Buffer(np.zeros(64, np.uint32), initialised=False), "y": np.zeros(64, np.uint32)}
+    buffers = {"x": SimulatedBuffer(np.zeros(64, np.uint32), initialised=False), "y": np.zeros(64, np.uint32)}
     state = run(text, {"s[0:1]": "x", "s[2:3]": "y", "v0": LANE * 4}, buffers=buffers)
     assert state.kinds() == {"uninitialised_store"}
 
@@ -108,7 +108,7 @@ def test_memory_that_the_kernel_wrote_is_initialised() -> None:
     s_waitcnt vmcnt(0)
     global_store_dword v0, v4, s[2:3]
     """
-    buffers = {"x": Buffer(np.zeros(64, np.uint32), initialised=False), "y": np.zeros(64, np.uint32)}
+    buffers = {"x": SimulatedBuffer(np.zeros(64, np.uint32), initialised=False), "y": np.zeros(64, np.uint32)}
     state = run(text, {"s[0:1]": "x", "s[2:3]": "y", "v0": LANE * 4, "v1": LANE}, buffers=buffers)
     assert state.findings == []
 
@@ -116,7 +116,7 @@ def test_memory_that_the_kernel_wrote_is_initialised() -> None:
 def test_only_the_lanes_that_store_to_an_operand_are_found_and_do_not_store() -> None:
     operand, out = np.zeros(4, np.uint32), np.zeros(64, np.uint32)
     text = "global_store_dword v0, v1, s[0:1]\nglobal_store_dword v0, v1, s[2:3]"
-    buffers = {"x": Buffer(operand, writable=False), "y": out}
+    buffers = {"x": SimulatedBuffer(operand, writable=False), "y": out}
     registers = {"s[0:1]": "x", "s[2:3]": "y", "v0": LANE % 4 * 4, "v1": LANE % 4 + 1}
     state = run(text, registers, buffers=buffers)
     assert state.kinds() == {"read_only_store"}

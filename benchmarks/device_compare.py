@@ -7,9 +7,11 @@ Per shape and protocol (cold, warm) every contender is sampled once a round, in 
   tuned       the winner of the results or of the table, as the search launches it
   dispatched  the same through Dispatcher.gemm
   default     what serves an untuned shape
-  autotuned   the fused kernel with the configuration that triton.autotune picks from 20 (first N shapes only)
+  autotuned   the fused kernel with the configuration that triton.autotune picks from 20 (first N shapes only); it
+              clears 256 MB between runs, as much as the Infinity Cache of MI300 and MI350 holds: partly warm there
   listed      the one that this harness picks from the same 20
-  matmul      torch.matmul(a, w.T) in bf16 on the dequantised weight: no quantisation of A, 3.8 times the bytes of B
+  matmul      torch.matmul(a, w.T) in bf16 on the dequantised weight: no quantisation of A, 3.8 times the bytes of B;
+              which library computes it is an accident of the environment, so that it is printed and kept
   empty       a kernel that does nothing: what one launch costs by this protocol
 Beside them ``roofline``, worked out and not measured: the least time that the FLOPs and the bytes of A, B and C allow.
 The wall time to pick from the 20 starts with an empty Triton cache for either: autotune.csv.
@@ -144,6 +146,12 @@ def matmul_launches(shape: GemmShape, gpu: Gpu, protocol: TimingProtocol) -> tup
     return [partial(_matmul, one) for one in sets], size
 
 
+def matmul_by() -> str:
+    """Which library ``torch.matmul`` asks, and whether TunableOp chooses among its kernels."""
+    library: str = torch.backends.cuda.preferred_blas_library().name
+    return library + (", TunableOp" if torch.cuda.tunable.is_enabled() else "")
+
+
 def _matmul(one: Tensors) -> None:
     torch.matmul(one["a"], one["w"].T, out=one["out"])
 
@@ -191,6 +199,7 @@ def compare_shape(points: Mapping[str, Candidate], shape: GemmShape, gpu: Gpu, r
                 "contender": name, "time_us": median_us, "time_lo_us": lo_us, "time_hi_us": hi_us, "rounds": rounds,
                 "family": None if one is None else one.family,
                 "config": None if one is None else str(one.config.to_dict()),
+                "library": matmul_by() if name == "matmul" else None,
             })  # fmt: skip
     return rows
 
@@ -271,6 +280,7 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     frame.to_csv(output / "compare.csv", index=False)
     pd.DataFrame(walls).to_csv(output / "autotune.csv", index=False)
+    print(f"matmul by {matmul_by()}")
     print_table(frame, device)
     for row in walls:
         print(f"{row['shape']}: picked from 20 in {row['ours_s']:.1f} s, triton.autotune in {row['triton_s']:.1f} s")

@@ -18,9 +18,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,7 +37,7 @@ from required import required_gpu
 
 from kernels.device import DeviceKey
 from kernels.errors import InputError
-from kernels.families.fused import TileConfig
+from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from kernels.runtime.plan import LoadedProgram
 from search.device.gpu import TorchGpu
@@ -52,7 +52,9 @@ from search.terminal import one_line_errors
 from search.workers.pool import WorkerPool
 
 SHAPE = GemmShape(16, 2112, 7168)
-WAYS = {1: "fine", 2: "out of bounds write", 4: "endless loop", 8: "NaN result", 16: "killed by signal 9"}
+# By GROUP_M: numbers that no default has, as the baseline is always fine.
+WAYS = {3: "fine", 5: "out of bounds write", 7: "endless loop", 9: "NaN result", 11: "killed by signal 9"}
+FINE = 3
 RUN_TIMEOUT_S = 12.0
 SWEEP_START_S = 90.0  # until the first trials of a sweep are stored
 FIRST_TRIALS = 5  # after which it is killed
@@ -119,52 +121,49 @@ def kill_when_idle(pids: Path, after_s: float) -> None:
     os.kill(int(pids.read_text()), signal.SIGKILL)
 
 
-def run_faults(pids: Path) -> list[dict[str, Any]]:
+def run_faults(pids: Path, device: DeviceKey) -> Iterator[dict[str, Any]]:
     """Each fault between two fine candidates; how long until the second is measured."""
-    device = required_gpu()
     compile_all(device)
     pool, spare = (WorkerPool[Task, Answer](partial(faulty_work, pids=pids), 1, partial(see_only, 0)) for _ in range(2))
     lane = GpuLane(0, pool, COLD, TaskLimits(run_s=RUN_TIMEOUT_S), spare=spare)
     lane.put_baseline(baseline(SHAPE, device))
-    submit(lane, 1).result()
-    rows = []
+    submit(lane, candidate(FINE, device)).result()
     for group, way in WAYS.items():
         ended: dict[str, float] = {}
-        bad, good = submit(lane, group, ended, "bad"), submit(lane, 1, ended, "good")
+        bad = submit(lane, candidate(group, device), ended, "bad")
+        good = submit(lane, candidate(FINE, device), ended, "good")
         if way == "killed by signal 9":
             threading.Thread(target=kill_when_idle, args=(pids, 2.0)).start()
         outcome, next_one = bad.result(), good.result()
-        rows.append({
+        yield {
             "fault": way, "outcome": outcome.outcome, "reason": outcome.reason[:100], "next": next_one.outcome,
             "next_us": next_one.objective_us, "baseline_us": next_one.facts.get("baseline_us"),
             "to_next_measurement_s": ended["good"] - ended["bad"],
-        })  # fmt: skip
-        print(rows[-1], flush=True)
+        }  # fmt: skip
     lane.close()
-    return rows
 
 
 def compile_all(device: DeviceKey) -> None:
     """Compile the candidates ahead, as the evaluator does."""
     compiler = WorkerPool(partial(compile_candidate, device=device), 4, partial(begin_compiling, device))
-    wanted = [baseline(SHAPE, device), *map(candidate, WAYS)]
+    wanted = [baseline(SHAPE, device), *(candidate(group, device) for group in WAYS)]
     for done in [compiler.submit(one, 120.0) for one in wanted]:
         done.result()
     compiler.close()
 
 
-def candidate(group: int) -> Candidate:
-    """The candidate that behaves as ``WAYS`` says of ``group``."""
-    config = TileConfig(BLOCK_K=128, GROUP_M=group, quantizer="software", a_operand="bf16")
-    return Candidate(SHAPE, "fused", config)
+def candidate(group: int, device: DeviceKey) -> Candidate:
+    """The candidate that behaves as ``WAYS`` says of ``group``: the default, which is legal everywhere."""
+    default = baseline(SHAPE, device)
+    return replace(default, config=FAMILIES[default.family].config({**default.config.to_dict(), "GROUP_M": group}))
 
 
-def submit(lane: GpuLane, group: int, ended: dict[str, float] | None = None, name: str = "") -> Future[Any]:
-    """Queue the candidate whose GROUP_M is ``group``; ``ended`` gets the time when it was answered."""
+def submit(lane: GpuLane, one: Candidate, ended: dict[str, float] | None = None, name: str = "") -> Future[Any]:
+    """Queue ``one``; ``ended`` gets the time when it was answered."""
     answer: Future[Any] = Future()
     if ended is not None:
         answer.add_done_callback(lambda done: ended.__setitem__(name, time.monotonic()))
-    lane.put(Job(MeasureTask(candidate(group), COLD), answer))
+    lane.put(Job(MeasureTask(one, COLD), answer))
     return answer
 
 
@@ -256,21 +255,30 @@ def command(pid: str) -> str:
     return f"{state(pid)} " + Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
 
 
+def keep(row: dict[str, Any], output: Path | None) -> None:
+    """Print a row and append it to ``output`` at once: whatever ends this program leaves what was found."""
+    print(row, flush=True)
+    if output is not None:
+        with output.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
 def main(
     killed_only: Annotated[bool, typer.Option("--killed-only", help="Only the sweep that is killed.")] = False,
-    output: Annotated[Path | None, typer.Option(help="JSON.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="JSON lines, a fault each; a file that is there is replaced.")
+    ] = None,
 ) -> None:
     """Run every fault."""
-    required_gpu()
-    rows = []
+    device = required_gpu()
+    if output is not None:
+        output.unlink(missing_ok=True)
     if not killed_only:
         with tempfile.TemporaryDirectory() as folder:
-            rows = run_faults(Path(folder) / "pid")
-    rows.append(killed_parent())
-    print(rows[-1], flush=True)
+            for row in run_faults(Path(folder) / "pid", device):
+                keep(row, output)
+    keep(killed_parent(), output)
     print("on the GPU now:", gpu_processes() or "nothing")
-    if output is not None:
-        output.write_text(json.dumps(rows, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What AMD's driver says of a GPU through amdsmi: clock, heat, throttling, other processes.
+"""What AMD's driver says of a GPU through amdsmi: clock, heat, power, throttling, other processes.
 
 The GPU is found by its address on the PCI bus: amdsmi counts all GPUs of the machine, whatever is masked. Source: the
 reference of amdsmi's Python interface, ROCm 7.
@@ -17,6 +17,7 @@ ABSENT_NOTE: Final = (
     "no telemetry: amdsmi is not installed, so that throttling and other users of the GPU go unnoticed; "
     "`pip install amdsmi` of this ROCm's version, or /opt/rocm/share/amd_smi"
 )
+UNKNOWN: Final = 0xFFFF  # and above: what amdsmi's C structures hold where the driver does not say
 # Shares of the last period, in percent, of amdsmi_get_violation_status.
 VIOLATIONS: Final[Mapping[str, str]] = MappingProxyType(
     {"per_ppt_pwr": "power cap", "per_socket_thrm": "thermal limit", "per_hbm_thrm": "memory too hot"}
@@ -36,15 +37,23 @@ def handle_of(library: Any, address: str) -> Any:
 
 def clock_mhz(library: Any, handle: Any) -> int | None:
     """Clock of the compute units; None where it is not known. Readings may be 100 ms old."""
-    said = library.amdsmi_get_clock_info(handle, library.AmdSmiClkType.GFX)["clk"]
-    return said if isinstance(said, int) and said > 0 else None  # "N/A", or 0 for the same
+    return _known(library.amdsmi_get_clock_info(handle, library.AmdSmiClkType.GFX)["clk"])
 
 
 def temperature_c(library: Any, handle: Any) -> int | None:
     """Of the hottest place of the chip; None where it is not known."""
     kinds, metrics = library.AmdSmiTemperatureType, library.AmdSmiTemperatureMetric
-    said = library.amdsmi_get_temp_metric(handle, kinds.HOTSPOT, metrics.CURRENT)
-    return said if isinstance(said, int) and said > 0 else None
+    return _known(library.amdsmi_get_temp_metric(handle, kinds.HOTSPOT, metrics.CURRENT))
+
+
+def power_w(library: Any, handle: Any) -> int | None:
+    """Power of the socket, as MI300 and newer report it; None where it is not known."""
+    return _known(library.amdsmi_get_power_info(handle)["current_socket_power"])
+
+
+def _known(said: object) -> int | None:
+    """A reading; None for "N/A", and for the numbers that stand for it."""
+    return said if isinstance(said, int) and 0 < said < UNKNOWN else None
 
 
 def notes(library: Any, handle: Any) -> tuple[str, ...]:

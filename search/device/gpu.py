@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Protocol
 
@@ -29,7 +29,7 @@ from search.device.absence import C_CURE
 from search.device.inventory import GpuFacts, facts_of
 from search.device.peaks import last_level_cache_bytes
 from search.device.product import Product
-from search.device.telemetry import GpuState, driver_version, read_state
+from search.device.telemetry import GpuState, crowding, driver_version, read_state
 from search.device.timing import Launch, TimingDevice
 
 # An event of HIP is a barrier with a release of the whole system, some microseconds. Source: clr, hip_event.cpp.
@@ -94,6 +94,10 @@ class Gpu(TimingDevice, Protocol):
 
     def state(self) -> GpuState:
         """Clocks and disturbances."""
+
+    def crowding(self) -> str | None:
+        """What other processes hold of its memory, in words; None where it is little."""
+        ...
 
 
 class TorchGpu:
@@ -161,7 +165,12 @@ class TorchGpu:
 
     def state(self) -> GpuState:
         """Clocks and disturbances."""
-        return read_state(0)
+        state, others = read_state(0), crowding()
+        return state if others is None else replace(state, notes=(*state.notes, others))
+
+    def crowding(self) -> str | None:
+        """What other processes hold of its memory, in words; None where it is little."""
+        return crowding()
 
 
 def start_driver() -> None:
@@ -200,7 +209,8 @@ def kernel_error(error: RuntimeError, gpu: Gpu) -> KernelError | None:
     except RuntimeError as fault:
         return GpuFaultError(one_line(fault))
     if isinstance(error, torch.OutOfMemoryError) or "out of memory" in text:
-        return ResourceLimitError(text)
+        others = gpu.crowding()
+        return ResourceLimitError(text if others is None else f"{text}; {others}")
     if "captur" in text:  # an operation that a graph cannot hold
         return CaptureRefusedError(text)
     if "invalid device function" in text or "code-generation failure" in text:

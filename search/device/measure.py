@@ -309,4 +309,4 @@ def _timing_facts(timing: Timing) -> dict[str, Value]:
 
 
 def _state_facts(state: GpuState) -> dict[str, Value]:
-    return {"clock_mhz": state.clock_mhz, "gpu_notes": "; ".join(state.notes) or None}
+    return {"clock_mhz": state.clock_mhz, "power_w": state.power_w, "gpu_notes": "; ".join(state.notes) or None}

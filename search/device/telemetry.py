@@ -20,6 +20,8 @@ THROTTLING: Mapping[int, str] = {
     0x80: "power brake",
 }  # fmt: skip
 
+CROWDED = 0.05  # part of the memory beyond which others than this process use the GPU
+
 
 @dataclass(frozen=True)
 class GpuState:
@@ -28,11 +30,13 @@ class GpuState:
     Args:
         clock_mhz: Clock of the compute units; None if the driver does not say.
         notes: What disturbs a measurement: throttling, other processes on the GPU.
+        power_w: Drawn by the whole socket; None if the driver does not say.
     """
 
     clock_mhz: int | None = None
     temperature_c: int | None = None
     notes: tuple[str, ...] = ()
+    power_w: int | None = None
 
 
 def read_state(index: int = 0) -> GpuState:
@@ -48,7 +52,8 @@ def read_state(index: int = 0) -> GpuState:
 
 
 def _nvidia_state(nvml: Any, index: int) -> GpuState:
-    return GpuState(torch.cuda.clock_rate(index), torch.cuda.temperature(index), _nvidia_notes(nvml, index))
+    power_w = round(torch.cuda.power_draw(index) / 1000)
+    return GpuState(torch.cuda.clock_rate(index), torch.cuda.temperature(index), _nvidia_notes(nvml, index), power_w)
 
 
 def _amd_state(library: Any, index: int) -> GpuState:
@@ -57,7 +62,18 @@ def _amd_state(library: Any, index: int) -> GpuState:
         return GpuState()
     handle = amd_telemetry.handle_of(library, address)
     clock_mhz, temperature_c = amd_telemetry.clock_mhz(library, handle), amd_telemetry.temperature_c(library, handle)
-    return GpuState(clock_mhz, temperature_c, amd_telemetry.notes(library, handle))
+    return GpuState(
+        clock_mhz, temperature_c, amd_telemetry.notes(library, handle), amd_telemetry.power_w(library, handle)
+    )
+
+
+def crowding(index: int = 0) -> str | None:
+    """What other processes hold of the GPU's memory, in words; None where it is no more than contexts take."""
+    free, total = torch.cuda.mem_get_info(index)
+    others = total - free - torch.cuda.memory_reserved(index)
+    if others <= CROWDED * total:
+        return None
+    return f"other processes hold {others / 2**30:.0f} of the GPU's {total / 2**30:.0f} GiB"
 
 
 def driver_version() -> str | None:

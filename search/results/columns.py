@@ -114,7 +114,7 @@ ORIGIN: Mapping[str, Column] = {
     **_group(FLAG, "settled", Role.run),  # of a trial with which the search had done enough, whatever it was allowed
     **_group(NUMBER, "gpu_s gpu_wait_s", Role.queue),  # on the GPU's worker; how long that had nothing to do before
     **_group(TEXT, "driver gpu_notes"),  # gpu_notes: throttling, other processes
-    **_group(INTEGER, "clock_mhz"),  # of the compute units, just after timing
+    **_group(INTEGER, "clock_mhz power_w"),  # of the compute units, of the socket; just after timing
 }
 FACTS: Mapping[str, Column] = {**TIMES, **COMPILED, **CHECKED, **ORIGIN, **EXECUTED}  # what an evaluation fills
 COLUMNS: Mapping[str, str] = {

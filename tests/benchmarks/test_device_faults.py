@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
+from search.device.measure import baseline
 
 ROOT = Path(__file__).resolve().parents[2]
 SWEEP = """
@@ -80,3 +83,18 @@ def test_the_program_fails_with_the_error_of_the_real_sweep(faults: Any, monkeyp
         monkeypatch.setenv(name, "")  # so that there is nothing to measure on
     with pytest.raises(InputError, match="killed ended by itself with exit code 2, 0 trials stored; it said: error: "):
         faults.main(killed_only=True)
+
+
+@pytest.mark.parametrize("device", [GFX950, DeviceKey("gfx950", 32), DeviceKey("sm_90", 132)], ids=str)
+def test_every_candidate_that_misbehaves_is_legal_and_another_than_the_baseline(faults: Any, device: DeviceKey) -> None:
+    candidates = [faults.candidate(group, device) for group in faults.WAYS]
+    assert [one.config.check(one.shape, device) for one in candidates] == [None] * 5
+    assert len({*candidates, baseline(faults.SHAPE, device)}) == 6
+
+
+def test_rows_are_on_the_disk_as_soon_as_they_are_found(faults: Any, tmp_path: Path) -> None:
+    output = tmp_path / "faults.json"
+    faults.keep({"fault": "endless loop"}, output)
+    assert [json.loads(line) for line in output.read_text().splitlines()] == [{"fault": "endless loop"}]
+    faults.keep({"fault": "NaN result"}, output)
+    assert len(output.read_text().splitlines()) == 2

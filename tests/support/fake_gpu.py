@@ -34,6 +34,7 @@ class FakeGpu:
     fault: Error of the first launch.
     least_sample_us: See ``Gpu``.
     stale_replays: Whether graphs run the first of their launches in place of each.
+    others: What other processes hold of the memory.
     broken: Whether the context is lost once ``fault`` was raised.
     """
 
@@ -49,6 +50,7 @@ class FakeGpu:
     stale_replays: bool = False
     least_sample_us: float = 0.0
     poisoned_outputs: int = 0
+    others: str | None = None
 
     def origin(self) -> Origin:
         return ORIGIN
@@ -93,4 +95,7 @@ class FakeGpu:
         return [self.kernel_us * len(graph)] * count
 
     def state(self) -> GpuState:
-        return GpuState(1980, 40, ("power cap",))
+        return GpuState(1980, 40, ("power cap",), 690)
+
+    def crowding(self) -> str | None:
+        return self.others

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from fake_gpu import FakeGpu
 
-from kernels.errors import CompileError, IllegalConfigError, InputError, KernelError
+from kernels.errors import CompileError, IllegalConfigError, InputError, KernelError, ResourceLimitError
 from kernels.rocm.runtime import HipError
 from search.device.gpu import (
     CaptureRefusedError,
@@ -23,6 +23,13 @@ from search.device.gpu import (
 def test_an_error_after_which_the_gpu_does_not_answer_is_a_fault_whatever_it_says() -> None:
     assert isinstance(kernel_error(RuntimeError("out of memory"), FakeGpu(broken=True)), GpuFaultError)
     assert kernel_error(RuntimeError("a bug"), FakeGpu()) is None
+
+
+def test_memory_that_others_hold_is_in_the_reason_of_a_candidate_that_found_none_left() -> None:
+    error = kernel_error(RuntimeError("HIP out of memory"), FakeGpu(others="other processes hold 270 of 288 GiB"))
+    assert isinstance(error, ResourceLimitError)
+    assert str(error) == "HIP out of memory; other processes hold 270 of 288 GiB"
+    assert str(kernel_error(RuntimeError("HIP out of memory"), FakeGpu())) == "HIP out of memory"
 
 
 def test_a_launch_that_hip_refuses_is_the_configurations_fault() -> None:

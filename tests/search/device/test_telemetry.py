@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from search.device.telemetry import GpuState, driver_version, read_state
+from search.device.telemetry import GpuState, crowding, driver_version, read_state
 
 
 class NVMLError(Exception):
@@ -36,6 +36,7 @@ def library(reasons: int, pids: tuple[int, ...], refuses: bool = False) -> Modul
 def readings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "clock_rate", lambda index: 1980)
     monkeypatch.setattr(torch.cuda, "temperature", lambda index: 41)
+    monkeypatch.setattr(torch.cuda, "power_draw", lambda index: 689_600)  # mW
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(uuid="ab-cd"))
 
 
@@ -45,12 +46,12 @@ def use(monkeypatch: pytest.MonkeyPatch, found: ModuleType | None) -> None:
 
 def test_throttling_and_other_processes_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, library(0x4 | 0x20 | 0x1, (os.getpid(), os.getppid(), 4242)))  # 0x1: idle, no disturbance
-    assert read_state() == GpuState(1980, 41, ("power cap", "thermal limit", "1 other processes"))
+    assert read_state() == GpuState(1980, 41, ("power cap", "thermal limit", "1 other processes"), 690)
 
 
 def test_foreign_process_numbers_of_a_container_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, library(0, (1, 2, 3)))
-    assert read_state() == GpuState(1980, 41, ())
+    assert read_state() == GpuState(1980, 41, (), 690)
 
 
 def test_a_driver_that_refuses_or_has_no_library_leaves_the_state_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +71,7 @@ class AmdSmiException(Exception):
     """As the library's own."""
 
 
-def amdsmi(status: dict[str, object], pids: tuple[int, ...], clock: object = 2100) -> ModuleType:
+def amdsmi(status: dict[str, object], pids: tuple[int, ...], clock: object = 2100, power: object = 1180) -> ModuleType:
     found = ModuleType("amdsmi")
     found.__dict__.update(
         AmdSmiException=AmdSmiException,
@@ -81,6 +82,7 @@ def amdsmi(status: dict[str, object], pids: tuple[int, ...], clock: object = 210
         amdsmi_get_processor_handle_from_bdf=lambda address: {"0000:75:00.0": "mine"}[address],
         amdsmi_get_clock_info=lambda handle, kind: {"clk": clock},
         amdsmi_get_temp_metric=lambda handle, kind, metric: 61,
+        amdsmi_get_power_info=lambda handle: {"current_socket_power": power, "average_socket_power": "N/A"},
         amdsmi_get_violation_status=lambda handle: status,
         amdsmi_get_gpu_process_list=lambda handle: [{"pid": pid} for pid in pids],
     )
@@ -98,13 +100,25 @@ def rocm(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_amds_throttling_and_other_processes_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     status = {"per_ppt_pwr": 12, "per_socket_thrm": 0, "per_hbm_thrm": "N/A"}
     monkeypatch.setitem(sys.modules, "amdsmi", amdsmi(status, (os.getpid(), 4242)))
-    assert read_state() == GpuState(2100, 61, ("power cap", "1 other processes"))
+    assert read_state() == GpuState(2100, 61, ("power cap", "1 other processes"), 1180)
 
 
 @pytest.mark.usefixtures("rocm")
-@pytest.mark.parametrize("clock", [0, "N/A"])
-def test_a_clock_that_amds_driver_does_not_know_is_none_and_not_zero(
-    monkeypatch: pytest.MonkeyPatch, clock: object
+@pytest.mark.parametrize("unknown", [0, "N/A", 0xFFFF, 0xFFFFFFFF])
+def test_a_clock_or_power_that_amds_driver_does_not_know_is_none_and_not_zero(
+    monkeypatch: pytest.MonkeyPatch, unknown: object
 ) -> None:
-    monkeypatch.setitem(sys.modules, "amdsmi", amdsmi({}, (), clock))
+    monkeypatch.setitem(sys.modules, "amdsmi", amdsmi({}, (), unknown, unknown))
     assert read_state() == GpuState(None, 61, ())
+
+
+@pytest.mark.parametrize(
+    ("free_gib", "note"), [(200, "other processes hold 86 of the GPU's 288 GiB"), (285, None), (0, "hold 286 of")]
+)
+def test_memory_that_other_processes_hold_is_said(
+    monkeypatch: pytest.MonkeyPatch, free_gib: int, note: str | None
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (free_gib << 30, 288 << 30))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda index: 2 << 30)
+    said = crowding()
+    assert said is None if note is None else note in (said or "")

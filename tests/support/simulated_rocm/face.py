@@ -296,6 +296,7 @@ def _install_cuda(face: Face) -> None:
         "mem_get_info": lambda device=None: (280 << 30, 288 << 30), "empty_cache": lambda: None,
         "clock_rate": no_telemetry, "temperature": no_telemetry, "power_draw": no_telemetry,
         "memory_allocated": lambda device=None: 0, "max_memory_allocated": lambda device=None: 0,
+        "memory_reserved": lambda device=None: 0,
     }  # fmt: skip
     for name, value in names.items():
         setattr(cuda, name, _noted(name, value))

@@ -47,7 +47,7 @@ from search.device.timing import COLD
 from search.device.visible import see_only
 from search.evaluation import Candidate, FinalTimes
 from search.evaluators.device import begin_compiling, compile_candidate
-from search.results.storage import stored_records
+from search.results.stored import stored_frame
 from search.terminal import one_line_errors
 from search.workers.pool import WorkerPool
 
@@ -183,7 +183,7 @@ def runs(pid: str) -> bool:
 def stored(results: Path) -> int:
     """Trials in a results folder that a sweep may be writing."""
     try:
-        return len(stored_records(results))
+        return len(stored_frame(results))
     except InputError:
         return 0
 

@@ -135,6 +135,7 @@ def sweep(
     from search.results import load
     from search.results.starts import start_lines, starts_for
     from search.results.undecided import read_points
+    from search.results.winners import Competition
     from search.space.shapes import load_shapes
     from search.terminal import output_console
 
@@ -154,9 +155,11 @@ def sweep(
     if ranges and not done.interrupted:
         with TerminalReporter(console) as reporter:
             _share(request, reporter)
-    frame = load(storage or results)
-    rows = frame[frame["study"].isin(list(done.studies.values()))]
-    summaries = print_closing(rows, console, interrupted=done.interrupted, gains=gain_lines(rows, sets))
+    rows = load(storage or results, list(done.studies.values()))
+    competition = Competition.of(rows)
+    summaries = print_closing(
+        rows, console, interrupted=done.interrupted, gains=gain_lines(rows, sets, competition), competition=competition
+    )
     for line in start_lines(rows, request.starts):
         console.print(line, soft_wrap=True)
     if ranges:
@@ -236,7 +239,9 @@ def inspect(
         str | None, typer.Option(metavar="A,B,…", help="Columns to show: any of the results, or configuration.")
     ] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Most rows to show.")] = None,
-    to: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the rows as .csv or .parquet.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Save the rows as .csv, .parquet, or .db for optuna-dashboard.")
+    ] = None,
     as_json: Json = False,
     plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw each search as PNG.")] = None,
     against: Against = None,
@@ -262,6 +267,7 @@ def inspect(
     from search.report.view import View, select, to_json
     from search.results import load, save
     from search.results.published import LEFT_OUT
+    from search.results.winners import Competition
     from search.space.shapes import shipped_sets
     from search.terminal import output_console
 
@@ -287,7 +293,9 @@ def inspect(
     if view == View() and not timed and not (to or plot):
         print_rows(overview(frame), console)  # published configurations without a time have no winner
     elif view == View() and not (to or plot):
-        print_closing(frame, console, gains=gain_lines(frame, shipped_sets()))
+        competition = Competition.of(frame)
+        lines = gain_lines(frame, shipped_sets(), competition)
+        print_closing(frame, console, gains=lines, competition=competition)
     elif view != View():
         print_rows(rows if view.columns is not None else overview(rows), console)
     for path in ([to] if to else []) + paths:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 import optuna
-import pandas as pd
 import torch
 import triton
 from optuna.exceptions import StorageInternalError
@@ -31,18 +30,19 @@ from search.evaluation import Candidate, Evaluation, FinalsFailedError, Point, V
 from search.evaluators import Evaluator
 from search.evaluators.replay import named_points
 from search.evaluators.targets import check_jobs, make_evaluator
-from search.results import load
 from search.results.dashboard import describe_study
 from search.results.record import make_record
 from search.results.starts import Start
 from search.results.storage import open_storage
-from search.results.studies import first_study, newest_study, only_writer, study_to_open
+from search.results.stored import searched_trials, study_names
+from search.results.studies import Rounds, first_study, only_writer
+from search.results.trials import KeptTrials
 from search.space.space import SearchSpace, load_spaces
+from search.study.earlier import EarlierStudies
 from search.study.points import Points
-from search.study.priors import best_point, first_trials, sweep_points, winners_of
+from search.study.priors import best_point, first_trials, sweep_points
 from search.study.samplers import check_sampler
 from search.study.study import Progress, Stopping, StudyRun
-from search.study.transfer import other_shapes
 from search.terminal import stop_on_interrupt
 from search.workers.pool import START_TIMEOUT_S
 
@@ -174,21 +174,29 @@ class _Sweep:
     reporter: Reporter
     stop: threading.Event = field(default_factory=threading.Event)
     studies: dict[GemmShape, str] = field(default_factory=dict)
-    winners: dict[GemmShape, Point] = field(default_factory=dict)
+    rounds: Rounds = field(init=False)
+    earlier: EarlierStudies = field(init=False)
+    reading: threading.Lock = field(default_factory=threading.Lock)  # of earlier studies
     held: dict[GemmShape, int] = field(default_factory=dict)  # trials of earlier runs
     left: list[GemmShape] = field(default_factory=list)
     reporting: threading.Lock = field(default_factory=threading.Lock)
 
+    def __post_init__(self) -> None:
+        """Learn which studies there are."""
+        names = study_names(self.storage)
+        location = self.request.storage or self.request.results
+        self.rounds = Rounds(names)
+        self.earlier = EarlierStudies(location, names, self.evaluator.device, self.evaluator.protocol)
+
     def run(self) -> None:
         request, lanes = self.request, self.evaluator.lanes
-        results = load(request.storage or request.results)
-        self.winners = winners_of(results, self.evaluator.device)
-        order = self.order(results)
+        order = self.order()
         budget_s = math.inf if request.time_budget_s is None else request.time_budget_s
         end_s = time.monotonic() + budget_s
-        self.evaluator.start(min(budget_s, START_TIMEOUT_S))
         todo = [shape for shape in order if self.held[shape] < request.trials]
-        worth = worths(todo, request.weights, results, self.evaluator.device)
+        if todo:
+            self.evaluator.start(min(budget_s, START_TIMEOUT_S))
+        worth = self.worths(todo)
         parts_of = dict.fromkeys(order, 1.0) | dict(zip(todo, shares(worth, lanes), strict=True))
         if lanes == 1:
             for shape, parts in parts_of.items():
@@ -203,21 +211,26 @@ class _Sweep:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self.evaluator.close()  # cancels what the threads wait for
 
-    def order(self, results: pd.DataFrame) -> list[GemmShape]:
+    def order(self) -> list[GemmShape]:
         """Shapes in the order of their search.
 
         Under a time budget those with the fewest trials come first, so that the same command goes on where the time
         ended; finished ones, which need none, are the last.
         """
         request = self.request
-        names = [] if request.fresh else optuna.get_all_study_names(self.storage)
-        newest = {shape: newest_study(self.first_study(shape), names) for shape in request.shapes}
-        self.studies |= {shape: name for shape, name in newest.items() if name is not None}
-        trials = results[results["selected"].isna()]["study"].value_counts()  # rows of the finals repeat a trial
-        self.held = {shape: int(trials.get(self.studies.get(shape, ""), 0)) for shape in request.shapes}
+        if not request.fresh:
+            newest = {shape: self.rounds.newest(self.first_study(shape)) for shape in request.shapes}
+            self.studies |= {shape: name for shape, name in newest.items() if name is not None}
+        trials = searched_trials(self.storage, self.studies.values())
+        self.held = {shape: trials.get(self.studies.get(shape, ""), 0) for shape in request.shapes}
         if request.time_budget_s is None:
             return list(request.shapes)
         return sorted(request.shapes, key=lambda shape: self.held[shape])
+
+    def worths(self, todo: Sequence[GemmShape]) -> list[float]:
+        """See :func:`search.commands.budget.worths`; earlier trials are read where they count."""
+        known = [self.studies[shape] for shape in todo if self.held[shape] and self.request.weights.get(shape)]
+        return worths(todo, self.request.weights, self.earlier.rows(known), self.evaluator.device)
 
     def search_within(self, shape: GemmShape, end_s: float, shares: float) -> None:
         """Search one shape; of the time that is left it takes one of ``shares`` equal parts."""
@@ -232,22 +245,24 @@ class _Sweep:
     def search(self, shape: GemmShape, end_s: float, shares: float) -> None:
         request = self.request
         kept = self.open_study(shape)
-        points = self.points(shape)
+        complete = self.held[shape] >= request.trials  # nothing to search, perhaps finals to hold
+        points = Points({}, request.seed) if complete else self.points(shape)
         record = partial(_record, study=kept.study_name, device=self.evaluator.device)
-        results = load(request.storage or request.results)  # shapes of this sweep are among them by now
-        others = other_shapes(results, shape, self.evaluator.device, self.evaluator.protocol)
+        with self.reading:
+            others = [] if complete else self.earlier.trials(shape)
         ended = StudyRun(kept, shape, self.evaluator, points, record, self.notify, self.stop, others).run(
             sampler=request.sampler, seed=request.seed, trials=request.trials,
-            seeds=self.first_trials(shape, points), deadline_s=end_s, shares=shares, stopping=self.stopping,
+            seeds=[] if complete else self.first_trials(shape, points), deadline_s=end_s, shares=shares,
+            stopping=self.stopping,
         )  # fmt: skip
         if not ended.done and not self.stop.is_set():
             self.left.append(shape)
             return
         if not self.stop.is_set():
             self.hold_finals(kept, shape)
-        best = best_point(trial.user_attrs.get("record") for trial in kept.get_trials(deepcopy=False))
+        best = best_point(trial.record for trial in KeptTrials(kept).read())
         if best is not None:
-            self.winners[shape] = best
+            self.earlier.found(shape, best)
         with self.reporting:
             self.reporter.study_done(ended)
 
@@ -259,8 +274,9 @@ class _Sweep:
 
     def open_study(self, shape: GemmShape) -> optuna.Study:
         """The study of this shape: the newest, or a new one."""
-        names = optuna.get_all_study_names(self.storage)
-        name = self.studies[shape] = study_to_open(self.first_study(shape), names, fresh=self.request.fresh)
+        name = self.studies[shape] = self.rounds.to_open(self.first_study(shape), fresh=self.request.fresh)
+        with self.reading:
+            self.earlier.add(name)
         study = optuna.create_study(storage=self.storage, study_name=name, load_if_exists=True)
         describe_study(study, self.evaluator.device, shape, self.evaluator.protocol)
         return study
@@ -279,7 +295,9 @@ class _Sweep:
 
     def first_trials(self, shape: GemmShape, points: Points) -> list[Point]:
         defaults = [(family, config) for family, space in self.spaces.items() for config in space.defaults]
-        own = first_trials(shape, self.evaluator.device, points, self.winners, defaults)
+        with self.reading:
+            winners = self.earlier.winners(shape)
+        own = first_trials(shape, self.evaluator.device, points, winners, defaults)
         return list(dict.fromkeys([*self.published(shape, points), *own]))
 
     def published(self, shape: GemmShape, points: Points) -> list[Point]:

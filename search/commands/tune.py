@@ -57,10 +57,7 @@ def tune(
     )  # fmt: skip
     with TerminalReporter(output_console()) as reporter:
         done = run_sweep(request, reporter)
-    frame = load(Path(results))
-    mine = frame[frame["study"].isin(list(done.studies.values()))].reset_index(drop=True)
-    mine.attrs = dict(frame.attrs)
-    return mine
+    return load(Path(results), list(done.studies.values()))
 
 
 def _shapes(shapes: Iterable[str | GemmShape]) -> tuple[GemmShape, ...]:

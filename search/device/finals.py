@@ -18,7 +18,8 @@ from kernels.problem import GemmShape
 from search.device.selection import ROUNDS, Final, Finalist, Selection, choose_finalists, finalist, select
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, FinalTimes, Point, Value
 from search.results.columns import Role, facts_without
-from search.results.record import FINAL, RECORD, make_record, point_of
+from search.results.record import make_record, point_of
+from search.results.trials import KeptTrial, KeptTrials
 
 CONFIRM_ROUNDS = 20
 VERSIONS = ("triton", "torch")
@@ -59,10 +60,11 @@ def decide(
     Raises:
         FinalsFailedError: The finalists could not be timed; the trials stand as they are.
     """
-    trials = [trial for trial in kept.get_trials(deepcopy=False) if RECORD in trial.user_attrs]
+    store = KeptTrials(kept)
+    trials = store.read()
     if not trials or _decided(trials):
         return None
-    records = {_candidate(shape, t.user_attrs[RECORD]): t.user_attrs[RECORD] for t in trials}
+    records = {_candidate(shape, trial.record): trial.record for trial in trials}
     chosen = choose_finalists(_measured(records, incumbent))
     if not chosen:
         return None
@@ -73,14 +75,14 @@ def decide(
     seconds = (time.monotonic() - start_s) / len(chosen)
     for final in selection.finals:
         record = _final_record(records[final.finalist.candidate], final, decision, evaluator.device, seconds)
-        kept.add_trial(optuna.trial.create_trial(value=final.time_us, user_attrs={RECORD: record, FINAL: True}))
+        store.add(record, final=True)
     return decision
 
 
-def _decided(trials: Sequence[optuna.trial.FrozenTrial]) -> bool:
+def _decided(trials: Sequence[KeptTrial]) -> bool:
     """Whether the winner of finals was kept after the last trial of the search; finals may have been cut short."""
-    since = takewhile(lambda trial: FINAL in trial.user_attrs, reversed(trials))
-    return any(trial.user_attrs[RECORD]["selected"] for trial in since)
+    since = takewhile(lambda trial: trial.final, reversed(trials))
+    return any(trial.record["selected"] for trial in since)
 
 
 def _candidate(shape: GemmShape, record: Row) -> Candidate | None:

@@ -18,8 +18,8 @@ from search.evaluation import OUTCOMES
 from search.report.finals import print_finals
 from search.results.comparisons import cliffs
 from search.results.studies import are_simulated
-from search.results.unfinished import settled_line, unfinished, unfinished_line
-from search.results.winners import Winner, config_of, shapes_of, winners
+from search.results.unfinished import settled_early, unfinished, unfinished_line
+from search.results.winners import Competition, Winner, config_of, shapes_of, winners
 from search.terminal import TextTable, print_table
 
 TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K")
@@ -56,23 +56,17 @@ def summarize(frame: pd.DataFrame, best: Sequence[Winner] | None = None) -> list
         best: Winners of ``frame``; found if not given.
     """
     won = {(w.device, w.shape): w for w in (winners(frame) if best is None else best)}
+    studies = {key: str(frame["study"][winner.row]) for key, winner in won.items()}
+    settled = settled_early(frame, studies.values())
     counts: dict[tuple[DeviceKey, GemmShape], dict[str, int]] = {key: {} for key in shapes_of(frame)}
     sizes: Any = frame.groupby(["arch", "cu_count", "M", "N", "K", "outcome"]).size().items()
     for (arch, cu_count, M, N, K, outcome), count in sizes:
         counts[DeviceKey(arch, int(cu_count)), GemmShape(int(M), int(N), int(K))][outcome] = int(count)
     return [
         Summary(device, shape, won.get((device, shape)), {name: found[name] for name in OUTCOMES if name in found},
-                _settled(frame, won.get((device, shape))))
+                settled.get(studies.get((device, shape), ""), ""))
         for (device, shape), found in counts.items()
     ]  # fmt: skip
-
-
-def _settled(frame: pd.DataFrame, winner: Winner | None) -> str:
-    """How early the search that found ``winner`` had done enough."""
-    if winner is None:
-        return ""
-    study = frame[frame["study"] == frame["study"][winner.row]]
-    return settled_line(study.sort_values("trial", na_position="first", kind="stable"))
 
 
 def compact(config: KernelConfig) -> str:
@@ -131,10 +125,20 @@ def percent(part: float | None) -> str:
 
 
 def print_closing(
-    frame: pd.DataFrame, console: Console, *, interrupted: bool = False, gains: Sequence[str] = ()
+    frame: pd.DataFrame,
+    console: Console,
+    *,
+    interrupted: bool = False,
+    gains: Sequence[str] = (),
+    competition: Competition | None = None,
 ) -> list[Summary]:
-    """Print the closing table, the cliffs beside its winners, which searches were cut short, gains; its summaries."""
-    summaries = summarize(frame)
+    """Print the closing table, the cliffs beside its winners, which searches were cut short, gains; its summaries.
+
+    Args:
+        competition: Of ``frame``; made if not given.
+    """
+    competition = competition or Competition.of(frame)
+    summaries = summarize(frame, competition.winners())
     if are_simulated(frame["protocol"]).any():
         console.print("no GPU measured these times: they are a simulated one's, which export refuses", soft_wrap=True)
     if summaries:
@@ -142,7 +146,8 @@ def print_closing(
     else:
         console.print("no trials yet")
     print_finals(frame, console)
-    for cliff in cliffs(frame, [summary.winner for summary in summaries if summary.winner is not None]):
+    best = [summary.winner for summary in summaries if summary.winner is not None]
+    for cliff in cliffs(frame, best, competition):
         console.print(cliff.line(), soft_wrap=True)
     if interrupted:
         console.print("interrupted; everything found is kept, the same command resumes", soft_wrap=True)

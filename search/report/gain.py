@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -12,7 +12,7 @@ from kernels.device import DeviceKey
 from kernels.families.defaults import default_choice
 from kernels.wording import counted
 from search.results.comparisons import untuned_factor
-from search.results.winners import slowdowns, winners
+from search.results.winners import Competition
 from search.space.shapes import Layer, ShapeSet
 
 LEAST_KNOWN = 0.5  # part of a model's layers below which nothing is said about it
@@ -62,14 +62,18 @@ class _Times:
         return None if M is None else self.by_M[M]
 
 
-def gains(frame: pd.DataFrame, sets: Iterable[ShapeSet]) -> list[Gain]:
+def gains(frame: pd.DataFrame, sets: Iterable[ShapeSet], competition: Competition | None = None) -> list[Gain]:
     """What each deployment of each model gains, where the results know at least half of its layers.
 
     A layer counts where the winner and the default of every step of the set are known, at the M that would serve it
     and with one kind of time.
+
+    Args:
+        competition: Of ``frame``; made if not given.
     """
-    best = winners(frame)
-    known = slowdowns(frame, lambda device, shape: (default_choice(shape, device),))
+    trials = competition or Competition.of(frame)
+    best = trials.winners()
+    known = trials.slowdowns(lambda device, shape: (default_choice(shape, device),))
     times: dict[tuple[DeviceKey, str], dict[tuple[int, int], dict[int, tuple[float, float]]]] = {}
     for winner in best:
         factor = untuned_factor(frame, winner, known.get((winner.device, winner.shape), {}))
@@ -112,6 +116,6 @@ def _step_us(
     return total[0], total[1]
 
 
-def gain_lines(frame: pd.DataFrame, sets: Sequence[ShapeSet]) -> list[str]:
-    """A line for each gain."""
-    return [gain.line() for gain in gains(frame, sets)]
+def gain_lines(frame: pd.DataFrame, sets: Iterable[ShapeSet], competition: Competition | None = None) -> list[str]:
+    """A line for each of :func:`gains`."""
+    return [gain.line() for gain in gains(frame, sets, competition)]

@@ -6,6 +6,7 @@ import csv
 import io
 import zipfile
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,18 @@ from search.results.record import RECORD, Record, make_record
 from search.results.studies import BUNDLE_RESULTS, BUNDLE_SUFFIX, FILE_SUFFIXES, STUDIES_FILE
 
 __all__ = ["COLUMNS", "RECORD", "Record", "load", "make_record", "parquet_bytes", "save"]
+DASHBOARD_SUFFIX = ".db"
 INDEX = {"", "Unnamed: 0", "__index_level_0__"}  # a column that pandas made of an index
 
 
-def load(path: Path | str) -> pd.DataFrame:
+def load(path: Path | str, studies: Collection[str] | None = None) -> pd.DataFrame:
     """Every recorded trial under ``path``, one row each, with all ``COLUMNS``.
 
     Args:
         path: A results folder, a storage file or URL, a ``.parquet`` or a ``.csv`` file, a bundle; or a file of one of
             ``search.formats``, or a folder of such files. What is left out of these is in ``attrs["left_out"]``.
             Columns of your own are kept, behind ours.
+        studies: Of a storage, the studies to read; None reads all.
 
     Raises:
         InputError: Nothing there, not readable, or not results: the message names row and column.
@@ -46,13 +49,9 @@ def load(path: Path | str) -> pd.DataFrame:
             return frame_of(published, path)
         if path.suffix in (*FILE_SUFFIXES, BUNDLE_SUFFIX):
             return _load_file(path)
-    from search.results.storage import stored_records  # loads Optuna, which files do not need
+    from search.results.stored import stored_frame  # loads Optuna, which files do not need
 
-    records = stored_records(path)
-    unknown = {name for record in records for name in record} - COLUMNS.keys()
-    if unknown:
-        raise InputError(f"{path}: unknown column {', '.join(sorted(unknown))}; use the version that wrote it")
-    frame = typed_frame({name: [record.get(name) for record in records] for name in COLUMNS})
+    frame = stored_frame(path, studies)
     check_results(frame, str(path))
     return frame
 
@@ -71,6 +70,8 @@ def _is_ours(path: Path) -> bool:
 def save(frame: pd.DataFrame, path: Path) -> None:
     """Write ``frame`` as CSV or Parquet, by the suffix, in one step; ``load`` gives it back exactly.
 
+    As ``.db`` it becomes a storage for Optuna's own tools, which holds less, see :mod:`search.results.dashboard`.
+
     Raises:
         InputError: Another suffix, or a folder that cannot be written.
     """
@@ -78,8 +79,14 @@ def save(frame: pd.DataFrame, path: Path) -> None:
         content = frame_to_csv(frame).encode()
     elif path.suffix == ".parquet":
         content = parquet_bytes(frame)
+    elif path.suffix == DASHBOARD_SUFFIX:
+        from search.results.dashboard import write_studies  # loads Optuna, which files do not need
+
+        write_studies(frame, path)
+        return
     else:
-        raise InputError(f"{path}: unknown suffix {path.suffix!r}; {instead_of(path.suffix, FILE_SUFFIXES)}")
+        suffixes = (*FILE_SUFFIXES, DASHBOARD_SUFFIX)
+        raise InputError(f"{path}: unknown suffix {path.suffix!r}; {instead_of(path.suffix, suffixes)}")
     write_atomically(path, content)
 
 

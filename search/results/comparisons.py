@@ -16,7 +16,7 @@ from kernels.tables import lookup
 from kernels.tables.rows import TableRow, TunedTable
 from kernels.wording import counted
 from search.evaluation import Point
-from search.results.winners import Winner, slowdowns
+from search.results.winners import Competition, Winner, slowdowns
 
 LIBRARY: Point = ("aiter", FAMILIES["aiter"].config_type())
 UNTUNED, CHOSEN = "without a row the default", "AITER's own choice"
@@ -48,12 +48,13 @@ class Cliff:
         return f"{self.subject} takes {span} times as long as the winner{part}{place}"
 
 
-def cliffs(frame: pd.DataFrame, best: Sequence[Winner]) -> list[Cliff]:
+def cliffs(frame: pd.DataFrame, best: Sequence[Winner], competition: Competition | None = None) -> list[Cliff]:
     """The cliff to the default that serves an untuned shape, and that to the library, where results know them.
 
     Where the winners are of several devices, the words begin with the device.
     """
-    known = slowdowns(frame, lambda device, shape: (default_choice(shape, device), LIBRARY))
+    trials = competition or Competition.of(frame)
+    known = trials.slowdowns(lambda device, shape: (default_choice(shape, device), LIBRARY))
     devices = list(dict.fromkeys(winner.device for winner in best))
     found: list[Cliff] = []
     for device in devices:

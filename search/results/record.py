@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from numbers import Real
 from typing import Any
 
@@ -14,7 +17,10 @@ from search.results.columns import COLUMNS, FACTS, FLAG, INTEGER, TEXT
 
 RECORD = "record"  # the user attribute of a trial
 FINAL = "final"  # that of one which repeats another in the finals of its study
+COLUMNS_OF = "columns-"  # begins the attribute of a study that lists the columns of its packed records
 Record = dict[str, Value]
+Packed = list[Any]  # version of the columns, which of them as a hexadecimal mask, their values
+Listed = Mapping[str, Sequence[str]]  # columns by their version
 
 
 def make_record(
@@ -115,3 +121,46 @@ def point_of(record: Mapping[str, Any]) -> Point | None:
     if any(record.get(name) is None for name in names):
         return None
     return family.name, family.config({name: record[name] for name in names})
+
+
+@cache
+def columns_version() -> str:
+    """Names today's columns and their order."""
+    return hashlib.sha256(json.dumps(list(COLUMNS)).encode()).hexdigest()[:8]
+
+
+def packed(record: Mapping[str, Value]) -> Packed:
+    """``record`` without the names of its columns, which are more than half of it.
+
+    Raises:
+        KeyError: A name that is no column.
+    """
+    places = {name: place for place, name in enumerate(COLUMNS)}
+    known = sorted(record, key=places.__getitem__)
+    mask = sum(1 << places[name] for name in known)
+    return [columns_version(), f"{mask:x}", *(record[name] for name in known)]
+
+
+def unpacked(stored: Any, listed: Listed) -> Record:
+    """The record that :func:`packed` was given; one of an earlier version, which has its names, as it is.
+
+    Args:
+        stored: What a trial holds.
+        listed: Columns of the versions that its study names.
+
+    Raises:
+        ValueError: It is torn, or of a version that the study does not list.
+    """
+    if isinstance(stored, dict):
+        return stored
+    try:
+        version, mask, *values = stored
+        names = _names(tuple(listed[version]), int(mask, 16))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"no columns for it: {error}") from error
+    return dict(zip(names, values, strict=True))
+
+
+@cache
+def _names(columns: tuple[str, ...], mask: int) -> tuple[str, ...]:
+    return tuple(name for place, name in enumerate(columns) if mask >> place & 1)

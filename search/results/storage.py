@@ -6,7 +6,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,10 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import get_lock_file
-from optuna.trial import TrialState
 from sqlalchemy import create_engine, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DatabaseError, SQLAlchemyError
 
 from kernels.errors import InputError
-from search.results.record import RECORD, Record
 from search.results.studies import CURE, JOURNAL_SUFFIXES, studies_file
 
 TAIL_BYTES = 1 << 16  # read at once from the end of a journal
@@ -171,51 +169,3 @@ def _whole_bytes(file: FileIO) -> int:
     if cut[: len(LINE_START)] != LINE_START[: len(cut)]:
         raise ValueError("its last line is something else")
     return size - len(cut)
-
-
-FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
-RECORDS_SQL = """
-    SELECT trials.number, attributes.value_json
-    FROM trial_user_attributes AS attributes JOIN trials ON trials.trial_id = attributes.trial_id
-    WHERE attributes.key = :key AND trials.state IN (:complete, :pruned)
-    ORDER BY trials.study_id, trials.number
-"""  # Optuna 5
-
-
-def stored_records(location: Path | str) -> list[Record]:
-    """Records of the finished trials; one that was cut short has none.
-
-    Args:
-        location: As :func:`search.results.storage.open_storage` takes it.
-
-    Raises:
-        InputError: Nothing there, not a storage, or a torn record.
-    """
-    storage = open_storage(location, create=False)
-    try:
-        return list(_records(storage))
-    except (SQLAlchemyError, StorageInternalError) as error:
-        raise InputError(f"{location}: cannot be read ({str(error).splitlines()[0]})") from error
-
-
-def _records(storage: BaseStorage) -> Iterator[Record]:
-    if isinstance(storage, RDBStorage):
-        yield from _database_records(storage)
-        return
-    for study in storage.get_all_studies():
-        trials = storage.get_all_trials(study._study_id, deepcopy=False, states=FINISHED)
-        for trial in trials:
-            if RECORD in trial.user_attrs:
-                yield {"trial": trial.number, **trial.user_attrs[RECORD]}
-
-
-def _database_records(storage: RDBStorage) -> Iterator[Record]:
-    """The same by one query of Optuna's tables: its own API also rebuilds parameters, which takes ten times as long."""
-    with storage.engine.connect() as connection:
-        names = {"key": RECORD, "complete": FINISHED[0].name, "pruned": FINISHED[1].name}
-        for number, record in connection.execute(text(RECORDS_SQL), names):
-            try:
-                yield {"trial": number, **json.loads(record)}
-            except (ValueError, TypeError) as error:
-                place = f"{storage.engine.url.database}: trial {number}"
-                raise InputError(f"{place} has a torn record ({error}); restore the file") from error

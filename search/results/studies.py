@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -111,25 +112,37 @@ def first_study(device: DeviceKey, shape: GemmShape, protocol: str, triton: str)
     return "/".join((str(device), str(shape), protocol, f"triton-{triton}", study_hash()))
 
 
-def study_to_open(base: str, names: Iterable[str], *, fresh: bool) -> str:
-    """The newest of ``names`` that is a round of the study ``base``, or the first one; if ``fresh``, the next one."""
-    newest = newest_study(base, names)
-    if newest is None:
-        return base
-    return f"{base}#{int(newest.partition('#')[2] or 1) + 1}" if fresh else newest
+class Rounds:
+    """Names of studies by what makes their trials comparable, so that thousands of shapes find theirs at once."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._rounds: dict[str, list[str]] = defaultdict(list)
+        for name in names:
+            self._rounds[_trials_of(name)].append(name)
+
+    def newest(self, base: str) -> str | None:
+        """The newest round of the study ``base``, its kernels rearranged or not; None if there is none.
+
+        Args:
+            base: ``device/shape/protocol/triton-version/source hash``, the name of the first round; later ones end
+                with ``#2``, ``#3``, ….
+        """
+        rounds = self._rounds.get(_trials_of(base), [])
+        return max(rounds, key=lambda name: (_round(name), name == base), default=None)
+
+    def to_open(self, base: str, *, fresh: bool) -> str:
+        """The newest round of the study ``base``, or the first one; if ``fresh``, the next one."""
+        newest = self.newest(base)
+        if newest is None:
+            return base
+        return f"{base}#{_round(newest) + 1}" if fresh else newest
 
 
-def newest_study(base: str, names: Iterable[str]) -> str | None:
-    """Which of ``names`` is the newest round of the study ``base``, its kernels rearranged or not; None if none is.
-
-    Args:
-        base: ``device/shape/protocol/triton-version/source hash``, the name of the first round.
-        names: Of studies; later rounds end with ``#2``, ``#3``, ….
-    """
-    rounds = [name for name in names if _same_trials(name.partition("#")[0], base)]
-    return max(rounds, key=lambda name: (int(name.partition("#")[2] or 1), name == base), default=None)
+def _round(name: str) -> int:
+    return int(name.partition("#")[2] or 1)
 
 
-def _same_trials(name: str, base: str) -> bool:
-    place, _, sources = name.rpartition("/")
-    return f"{place}/{settled(sources, STUDY)}" == base
+def _trials_of(name: str) -> str:
+    """``name`` without its round, its kernels as they are called today."""
+    place, _, sources = name.partition("#")[0].rpartition("/")
+    return f"{place}/{settled(sources, STUDY)}"

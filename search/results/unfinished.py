@@ -2,17 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from kernels.problem import GemmShape
 from kernels.wording import first_of
 from search.results.studies import PUBLISHED, are_replayed
 
+COLUMNS: Final = ["study", "trial", "selected", "trials_wanted", "settled", "outcome", "evidence"]  # that tell
 NAMED: Final = 10  # shapes in a line
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class _Study:
+    """The trials of one study, oldest first [trials].
+
+    Args:
+        searched: Whether each is one of the search; those of the finals repeat a trial.
+        selected: Whether it won the finals.
+        wanted: Trials that its run was to reach; NaN where unknown.
+        settled: Whether the search had done enough with it.
+        right: Whether it has a measured time.
+        replayed: Whether the times were recorded earlier.
+    """
+
+    searched: Flags
+    selected: Flags
+    wanted: npt.NDArray[np.float64]
+    settled: Flags
+    right: Flags
+    replayed: bool
+
+    @property
+    def settled_early(self) -> str:
+        """How early its search had done enough, "" where it went on to its last trial."""
+        trials = np.flatnonzero(self.searched)
+        if not len(trials) or not self.settled[trials[-1]]:
+            return ""
+        return f"settled after {len(trials)} of {self.wanted[trials[-1]]:.0f}"
+
+    @property
+    def lack(self) -> str:
+        """What it lacks."""
+        wanted = self.wanted[self.searched & ~np.isnan(self.wanted)]
+        searched = int(self.searched.sum())
+        if len(wanted) and searched < wanted[-1] and not self.settled_early:
+            return f"{searched} of {wanted[-1]:.0f} trials"
+        if self.replayed or not self.right.any():
+            return ""
+        last_trial = np.flatnonzero(self.searched).max(initial=-1)
+        last_final = np.flatnonzero(self.selected).max(initial=-1)
+        return "no finals" if last_final < last_trial else ""
+
+
+def _studies(frame: pd.DataFrame, names: Iterable[str]) -> Iterator[tuple[str, _Study]]:
+    chosen = frame.loc[frame["study"].isin(list(names)), COLUMNS]
+    rows = chosen.sort_values("trial", na_position="first", kind="stable")
+    columns = {name: rows[name].fillna(False).to_numpy(bool) for name in ("selected", "settled")}
+    columns["searched"] = rows["selected"].isna().to_numpy(bool)
+    columns["right"] = ((rows["outcome"] == "ok") & (rows["evidence"] == "measured")).fillna(False).to_numpy(bool)
+    wanted = rows["trials_wanted"].to_numpy(float, na_value=np.nan)
+    groups: dict[Any, Any] = dict(rows.groupby("study", sort=False).indices)
+    replayed = are_replayed(pd.Series(list(groups), dtype="string"))
+    for (name, members), recorded in zip(groups.items(), replayed, strict=True):
+        mine = {column: values[members] for column, values in columns.items()}
+        yield str(name), _Study(wanted=wanted[members], replayed=bool(recorded), **mine)
 
 
 def unfinished(frame: pd.DataFrame, studies: Iterable[str]) -> dict[str, str]:
@@ -22,38 +82,15 @@ def unfinished(frame: pd.DataFrame, studies: Iterable[str]) -> dict[str, str]:
     measured, has held its finals since. Among the recorded times of a replay no finals are held.
     """
     ours = [study for study in studies if not study.startswith(PUBLISHED)]
-    chosen = frame[frame["study"].isin(ours)].sort_values("trial", na_position="first", kind="stable")
-    lacks = {str(study): _lack(rows) for study, rows in chosen.groupby("study", sort=False)}
-    return {study: lack for study, lack in lacks.items() if lack}
+    return {name: study.lack for name, study in _studies(frame, ours) if study.lack}
+
+
+def settled_early(frame: pd.DataFrame, studies: Iterable[str]) -> dict[str, str]:
+    """How early the search of each of ``studies`` had done enough, in a few words; the others are left out."""
+    return {name: study.settled_early for name, study in _studies(frame, studies) if study.settled_early}
 
 
 def unfinished_line(lacks: Mapping[GemmShape, str]) -> str:
     """One line for people, which names the first few."""
     named = first_of([f"{shape} ({lack})" for shape, lack in lacks.items()], NAMED)
     return f"unfinished: {named}; the same sweep goes on"
-
-
-def _lack(rows: pd.DataFrame) -> str:
-    """What the study of ``rows``, oldest first, lacks."""
-    searched = rows[rows["selected"].isna()]  # rows of the finals repeat a trial
-    wanted = searched["trials_wanted"].dropna()
-    if len(wanted) and len(searched) < wanted.iloc[-1] and not settled_line(rows):
-        return f"{len(searched)} of {wanted.iloc[-1]} trials"
-    right = (rows["outcome"] == "ok") & (rows["evidence"] == "measured") & ~are_replayed(rows["study"])
-    if not right.fillna(False).any():
-        return ""
-    last_trial = np.flatnonzero(rows["selected"].isna()).max(initial=-1)
-    last_final = np.flatnonzero(rows["selected"].fillna(False)).max(initial=-1)
-    return "no finals" if last_final < last_trial else ""
-
-
-def settled_line(rows: pd.DataFrame) -> str:
-    """How early the search of one study's ``rows`` had done enough, "" where it went on to its last trial.
-
-    Args:
-        rows: Of the study, oldest first.
-    """
-    searched = rows[rows["selected"].isna()]
-    if not len(searched) or not searched["settled"].fillna(False).iloc[-1]:
-        return ""
-    return f"settled after {len(searched)} of {searched['trials_wanted'].iloc[-1]}"

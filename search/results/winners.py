@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,16 @@ from search.results.columns import CONFIG
 
 PREDICTED_TIE = 1e-9  # relative, where a model says nothing: equal work is predicted equal up to rounding
 RESOURCES = ("vgprs", "lds_bytes", "kernels")  # fewer is safer: occupancy to spare, fewer launches
+NUMBERS = (
+    "cost_us", "spread_us", "measured", "selected", "present", "safe", "predicted_tie", "margin_us",
+    "roofline_fraction",
+)  # fmt: skip
 KEY = ["arch", "cu_count", "N", "K", "M"]  # of one competition
+DECIDING = [
+    *KEY, "family", "evidence", "time_us", "time_lo_us", "time_hi_us", "predicted_us", "predicted_tie", "margin_us",
+    "deterministic", "protocol", "model", "source_hash", "started", "trial", "selected", "roofline_fraction",
+    *RESOURCES,
+]  # fmt: skip
 Preference = tuple[bool, bool, tuple[float, ...], float]
 Array = npt.NDArray[Any]
 
@@ -75,31 +85,14 @@ def winners(
         incumbents: Table whose rows win ties on its own device.
         deterministic_only: Leave out trials whose result may vary.
     """
-    trials = _Trials.of(_eligible(frame, deterministic_only))
-    found = []
-    for device, shape, members in trials.groups():
-        best = trials.comparable(trials.legal(members, shape, device))
-        if len(best):
-            found.append(trials.winner(device, shape, best, _points(incumbents, device, shape)))
-    return found
+    return Competition.of(frame, deterministic_only=deterministic_only).winners(incumbents)
 
 
 def slowdowns(
     frame: pd.DataFrame, points: Callable[[DeviceKey, GemmShape], Collection[Point]]
 ) -> dict[tuple[DeviceKey, GemmShape], dict[Point, float]]:
-    """How much slower other points are than the winner of each (device, shape), as a part of the winner's time.
-
-    A point without a trial that can be compared with the winner is left out; one that only lost a tie is 0 slower.
-    """
-    trials = _Trials.of(_eligible(frame, deterministic_only=False))
-    found: dict[tuple[DeviceKey, GemmShape], dict[Point, float]] = {}
-    for device, shape, members in trials.groups():
-        best = trials.comparable(trials.legal(members, shape, device))
-        if len(best):
-            winner_us = trials.winner(device, shape, best, []).cost_us
-            times = {point: trials.times_us(best, point) for point in points(device, shape)}
-            found[device, shape] = {p: max(0.0, us[0] / winner_us - 1) for p, us in times.items() if len(us)}
-    return found
+    """As :meth:`Competition.slowdowns`."""
+    return Competition.of(frame).slowdowns(points)
 
 
 def _points(table: TunedTable | None, device: DeviceKey, shape: GemmShape) -> list[Point]:
@@ -113,7 +106,9 @@ def _eligible(frame: pd.DataFrame, deterministic_only: bool) -> pd.DataFrame:
 
     Adds ``cost_us``, ``safe`` (deterministic), ``how`` (protocol or model) and ``present`` (of today's kernels).
     """
-    rows = frame[(frame["outcome"] == "ok").fillna(False) & frame["family"].isin(list(FAMILIES))].copy()
+    known = (frame["outcome"] == "ok").fillna(False) & frame["family"].isin(list(FAMILIES))
+    rows = frame.loc[known, [*DECIDING, *CONFIG]].copy()
+    rows.attrs = {}  # which pandas would copy again and again
     measured = (rows["evidence"] == "measured").fillna(False)
     always = rows["family"].map({name: family.deterministic for name, family in FAMILIES.items()}).astype("boolean")
     rows["cost_us"] = rows["time_us"].where(measured, rows["predicted_us"])
@@ -126,35 +121,31 @@ def _eligible(frame: pd.DataFrame, deterministic_only: bool) -> pd.DataFrame:
     return rows.drop_duplicates([*KEY, "family", *CONFIG, "evidence", "how", "present"], keep="last")
 
 
-@dataclass(frozen=True)
-class _Trials:
+@dataclass(frozen=True, eq=False)
+class Competition:
     """Eligible trials as arrays [trials], so that thousands of shapes take seconds.
 
     Args:
-        cost_us: What is minimised.
-        spread_us: Width of the measured interval, 0 where unknown.
-        measured: Whether the cost was measured.
-        selected: Whether the trial won the finals of its study.
-        present: Whether today's kernels ran.
+        rows: As they were, with what :func:`_eligible` adds.
+        labels: Of them in the results.
         how: Protocol or model.
+        numbers: Columns of numbers; NaN where one is unknown.
         knobs: Configuration fields of each family, defaults where NA.
-        ties: Relative difference below which predictions are equal.
     """
 
     rows: pd.DataFrame
-    cost_us: Array
-    spread_us: Array
-    measured: Array
-    selected: Array
-    present: Array
+    labels: Array
+    families: Array
     how: Array
+    numbers: Mapping[str, Array]
     knobs: Mapping[str, Mapping[str, Array]]
-    ties: Array
 
     @classmethod
-    def of(cls, rows: pd.DataFrame) -> _Trials:
-        """Arrays of ``rows``."""
-        spread_us = (rows["time_hi_us"] - rows["time_lo_us"]).fillna(0.0)
+    def of(cls, frame: pd.DataFrame, *, deterministic_only: bool = False) -> Competition:
+        """Those of the results ``frame`` that may win."""
+        rows = _eligible(frame, deterministic_only)
+        rows["measured"] = rows["evidence"] == "measured"
+        rows["spread_us"] = rows["time_hi_us"] - rows["time_lo_us"]
         knobs = {
             name: {
                 knob: rows[knob].fillna(value).to_numpy(dtype=type(value) if isinstance(value, int) else object)
@@ -163,11 +154,38 @@ class _Trials:
             for name, family in FAMILIES.items()
         }
         return cls(
-            rows, rows["cost_us"].to_numpy(float), spread_us.to_numpy(float),
-            (rows["evidence"] == "measured").to_numpy(bool), rows["selected"].fillna(False).to_numpy(bool),
-            rows["present"].to_numpy(bool),
-            rows["how"].to_numpy(object), knobs, rows["predicted_tie"].fillna(PREDICTED_TIE).to_numpy(float),
+            rows, rows.index.to_numpy(object), rows["family"].to_numpy(object), rows["how"].to_numpy(object),
+            {name: rows[name].to_numpy(float, na_value=np.nan) for name in (*NUMBERS, *RESOURCES)}, knobs,
         )  # fmt: skip
+
+    def winners(self, incumbents: TunedTable | None = None) -> list[Winner]:
+        """See :func:`winners`."""
+        return [
+            self.winner(device, shape, best, _points(incumbents, device, shape)) for device, shape, best in self.best
+        ]
+
+    def slowdowns(
+        self, points: Callable[[DeviceKey, GemmShape], Collection[Point]]
+    ) -> dict[tuple[DeviceKey, GemmShape], dict[Point, float]]:
+        """How much slower other points are than the winner of each (device, shape), as a part of the winner's time.
+
+        A point without a trial that can be compared with the winner is left out; one that only lost a tie is 0 slower.
+        """
+        found: dict[tuple[DeviceKey, GemmShape], dict[Point, float]] = {}
+        for device, shape, best in self.best:
+            winner_us = self.winner(device, shape, best, []).cost_us
+            times = {point: self.times_us(best, point) for point in points(device, shape)}
+            found[device, shape] = {p: max(0.0, us[0] / winner_us - 1) for p, us in times.items() if len(us)}
+        return found
+
+    @cached_property
+    def best(self) -> list[tuple[DeviceKey, GemmShape, Array]]:
+        """Each (device, shape) with a winner, in the order of N, K, M, and the trials that are compared there."""
+        compared = [
+            (device, shape, self.comparable(self.legal(members, shape, device)))
+            for device, shape, members in self.groups()
+        ]
+        return [one for one in compared if len(one[-1])]
 
     def groups(self) -> Iterator[tuple[DeviceKey, GemmShape, Array]]:
         """Positions of the trials of each (device, shape), oldest first."""
@@ -177,7 +195,7 @@ class _Trials:
 
     def legal(self, members: Array, shape: GemmShape, device: DeviceKey) -> Array:
         """Those that today's rules allow; older trials may have been judged by others."""
-        names = self.rows["family"].to_numpy(object)[members]
+        names = self.families[members]
         legal = np.ones(len(members), bool)
         for name in set(names):
             mine = names == name
@@ -188,54 +206,71 @@ class _Trials:
 
     def comparable(self, members: Array) -> Array:
         """The best-evidenced trials with one kind of time, fastest first."""
-        for better in (self.measured, self.present):
-            chosen = members[better[members]]
+        for better in ("measured", "present"):
+            chosen = members[self.numbers[better][members] == 1]
             members = chosen if len(chosen) else members
         same: Array = members[self.how[members] == self.how[members[-1:]]]
-        order: Array = np.argsort(self.cost_us[same], kind="stable")
+        order: Array = np.argsort(self.numbers["cost_us"][same], kind="stable")
         return same.take(order)
 
     def times_us(self, members: Array, point: Point) -> list[float]:
         """Costs of the trials of ``point`` among ``members``, in their order."""
         family, config = point
-        mine = self.rows["family"].to_numpy(object)[members] == family
+        mine = self.families[members] == family
         for knob, value in config.to_dict().items():
             mine &= self.knobs[family][knob][members] == value
-        return [float(cost) for cost in self.cost_us[members[mine]]]
+        return [float(cost) for cost in self.numbers["cost_us"][members[mine]]]
 
     def winner(self, device: DeviceKey, shape: GemmShape, members: Array, incumbents: list[Point]) -> Winner:
         """The one to prefer among those that are as good as the fastest, ``members[0]``."""
-        costs_us, spreads_us = self.cost_us[members], self.spread_us[members]
-        measured = bool(self.measured[members[0]])
-        noise_us = np.maximum(spreads_us, spreads_us[0]) if measured else costs_us[0] * self.ties[members[0]]
+        costs_us, spreads_us = self.numbers["cost_us"][members], np.nan_to_num(self.numbers["spread_us"][members])
+        measured = bool(self.numbers["measured"][members[0]])
+        tie = self._or(members[0], "predicted_tie", PREDICTED_TIE)
+        noise_us = np.maximum(spreads_us, spreads_us[0]) if measured else costs_us[0] * tie
         tied = members[costs_us <= costs_us[0] + noise_us]
-        finals = members[self.selected[members]]
+        finals = members[self.numbers["selected"][members] == 1]
         if len(finals):
             tied = np.array([finals.max()])  # the latest
-        rows = [self.rows.iloc[int(position)] for position in tied]
-        row = min(rows, key=lambda row: _preference(row, incumbents)) if len(rows) > 1 else rows[0]
-        rest = [cost for cost, position in zip(costs_us, members, strict=True) if self.rows.index[position] != row.name]
-        cost_us = float(row["cost_us"])
+        chosen = min(tied, key=lambda trial: self._preference(trial, incumbents)) if len(tied) > 1 else tied[0]
         return Winner(
-            device, shape, str(row["family"]), config_of(row), row["evidence"], cost_us,
-            spread_us=_known(row["time_hi_us"] - row["time_lo_us"]) if measured else None,
-            deterministic=bool(row["safe"]),
-            margin=_margin(row, rest),
-            roofline_fraction=_known(row["roofline_fraction"]),
-            row=row.name,
-            equals=tuple(self.rows.index[int(position)] for position in tied),
+            device, shape, str(self.families[chosen]), self._config(chosen), "measured" if measured else "predicted",
+            float(self.numbers["cost_us"][chosen]),
+            spread_us=self._known(chosen, "spread_us") if measured else None,
+            deterministic=bool(self.numbers["safe"][chosen]),
+            margin=self._margin(chosen, costs_us[members != chosen]),
+            roofline_fraction=self._known(chosen, "roofline_fraction"),
+            row=self.labels[chosen],
+            equals=tuple(self.labels[tied]),
         )  # fmt: skip
 
+    def _known(self, trial: int, name: str) -> float | None:
+        value = float(self.numbers[name][trial])
+        return None if math.isnan(value) else value
 
-def _known(value: Any) -> float | None:
-    return None if pd.isna(value) else float(value)
+    def _or(self, trial: int, name: str, otherwise: float) -> float:
+        known = self._known(trial, name)
+        return otherwise if known is None else known
 
+    def _margin(self, trial: int, rest: Array) -> float | None:
+        """How much slower the next one is: by the paired differences of the finals, else by the times of the search."""
+        cost_us, margin_us = float(self.numbers["cost_us"][trial]), self._known(trial, "margin_us")
+        if margin_us is not None:
+            return margin_us / cost_us
+        return float(rest[0]) / cost_us - 1 if len(rest) else None
 
-def _margin(row: pd.Series[Any], rest: list[Any]) -> float | None:
-    """How much slower the next one is: by the paired differences of the finals, else by the times of the search."""
-    if not pd.isna(row["margin_us"]):
-        return float(row["margin_us"]) / float(row["cost_us"])
-    return float(rest[0]) / float(row["cost_us"]) - 1 if rest else None
+    def _config(self, trial: int) -> KernelConfig:
+        family = str(self.families[trial])
+        values = {knob: column[trial] for knob, column in self.knobs[family].items()}
+        return FAMILIES[family].config({k: v if isinstance(v, str) else int(v) for k, v in values.items()})
+
+    def _preference(self, trial: int, incumbents: list[Point]) -> Preference:
+        resources = tuple(self._or(trial, name, math.inf) for name in RESOURCES)
+        config = self._config(trial)
+        if not self.numbers["measured"][trial]:
+            resources = (_unusual(config), *resources)
+        incumbent = (str(self.families[trial]), config) in incumbents
+        safe, cost_us = bool(self.numbers["safe"][trial]), float(self.numbers["cost_us"][trial])
+        return preference(incumbent, safe, resources, cost_us)
 
 
 def preference(incumbent: bool, deterministic: bool, resources: tuple[float, ...], time_us: float) -> Preference:
@@ -247,17 +282,8 @@ def preference(incumbent: bool, deterministic: bool, resources: tuple[float, ...
     return (not incumbent, not deterministic, resources, time_us)
 
 
-def _preference(row: pd.Series[Any], incumbents: list[Point]) -> Preference:
-    resources = tuple(math.inf if pd.isna(row[name]) else int(row[name]) for name in RESOURCES)
-    if row["evidence"] == "predicted":
-        resources = (_unusual(row), *resources)
-    incumbent = (row["family"], config_of(row)) in incumbents
-    return preference(incumbent, bool(row["safe"]), resources, float(row["cost_us"]))
-
-
-def _unusual(row: pd.Series[Any]) -> int:
+def _unusual(config: KernelConfig) -> int:
     """How many knobs differ from their defaults: what a model cannot tell apart is no reason to move one."""
-    config = config_of(row)
     usual = type(config)().to_dict()
     return sum(value != usual[name] for name, value in config.to_dict().items())
 

@@ -206,3 +206,24 @@ def suggest(trial: optuna.Trial, spaces: Mapping[str, Mapping[str, BaseDistribut
         elif isinstance(distribution, CategoricalDistribution):
             values[name] = trial.suggest_categorical(name, distribution.choices)
     return family, FAMILIES[family].config(values)
+
+
+def parameters(point: tuple[str, KernelConfig] | None, spaces: Mapping[str, Mapping[str, BaseDistribution]]) -> Any:
+    """``params`` and ``distributions`` of an earlier trial at ``point``, as Optuna's samplers learn from them.
+
+    A value outside of today's range widens it; a family or a word that there is no more is left out.
+    """
+    if point is None:
+        return {}
+    family, config = point
+    values: dict[str, Any] = config.to_dict()
+    held = {name: _holding(of, values[name]) for name, of in spaces.get(family, {}).items()}
+    held = {"family": family_distribution()} | {name: of for name, of in held.items() if of is not None}
+    return {"params": {name: values.get(name, family) for name in held}, "distributions": held}
+
+
+def _holding(distribution: BaseDistribution, value: Any) -> BaseDistribution | None:
+    if isinstance(distribution, IntDistribution):
+        low, high = min(distribution.low, value), max(distribution.high, value)
+        return IntDistribution(low, high, log=low >= 1)
+    return distribution if isinstance(distribution, CategoricalDistribution) and value in distribution.choices else None

@@ -21,9 +21,9 @@ from optuna.trial import TrialState
 
 from kernels.problem import GemmShape
 from search.evaluation import Candidate, Evaluation, Judge, Point, Value
-from search.results.dashboard import main_facts
-from search.results.record import FINAL, RECORD, point_of
-from search.study.points import Points, distributions, suggest
+from search.results.record import RECORD, Record, point_of
+from search.results.trials import KeptTrials, frozen_trial
+from search.study.points import Points, distributions, parameters, suggest
 from search.study.samplers import LegalSampler, SamplerTask, make_sampler
 from search.study.transfer import OtherShape
 
@@ -148,6 +148,7 @@ class StudyRun:
     notify: Callable[[Progress], None] = lambda progress: None
     stop: threading.Event = field(default_factory=threading.Event)
     others: Sequence[OtherShape] = ()
+    _trials: KeptTrials = field(init=False)
     _outcomes: Counter[str] = field(default_factory=Counter)
     _best: tuple[float, str] | None = None
     _noise: float = 0.0  # uncertainty of the best time, as a part of it
@@ -176,10 +177,10 @@ class StudyRun:
         Returns:
             State at the end.
         """
-        kept = self.kept.get_trials(deepcopy=False)
-        earlier = [t for t in kept if RECORD in t.user_attrs and FINAL not in t.user_attrs]
-        for trial in earlier:
-            self._remember(trial.user_attrs["record"])
+        self._trials = KeptTrials(self.kept)
+        earlier = [trial.record for trial in self._trials.read() if not trial.final]
+        for record in earlier:
+            self._remember(record)
         total = min(trials, len(earlier) + self.points.untried)
         self.notify(self._progress(len(earlier), total))
         if total > len(earlier) and not _was_settled(earlier, total):
@@ -190,7 +191,7 @@ class StudyRun:
 
     def _search(
         self,
-        earlier: list[optuna.trial.FrozenTrial],
+        earlier: Sequence[Record],
         sampler: str,
         seed: int,
         total: int,
@@ -205,7 +206,9 @@ class StudyRun:
         )  # fmt: skip
         chosen = make_sampler(sampler, task)
         live = optuna.create_study(sampler=chosen)
-        live.add_trials(earlier)
+        live.add_trials(
+            frozen_trial(record, {RECORD: record}, **parameters(point_of(record), spaces)) for record in earlier
+        )
         running: dict[Future[Evaluation], _Running] = {}
         done = len(earlier)
         capacity = self.evaluator.capacity
@@ -265,14 +268,13 @@ class StudyRun:
         settling.ended(better=self._is_better(evaluation))
         if settling.settled:
             record["settled"] = True
-        for name, value in {RECORD: record, **main_facts(record)}.items():
-            running.trial.set_user_attr(name, value)
+        running.trial.set_user_attr(RECORD, record)
         # Pruned, not failed: TPE learns from complete and pruned trials only.
         if evaluation.outcome == "ok":
-            told = live.tell(running.trial, evaluation.objective_us)
+            live.tell(running.trial, evaluation.objective_us)
         else:
-            told = live.tell(running.trial, state=TrialState.PRUNED)
-        self.kept.add_trial(told)
+            live.tell(running.trial, state=TrialState.PRUNED)
+        self._trials.add(record)
         self._remember(record)
 
     def _remember(self, record: Mapping[str, Any]) -> None:
@@ -295,10 +297,10 @@ class StudyRun:
         return Progress(self.shape, done, total, best_us, evidence, dict(self._outcomes))
 
 
-def _was_settled(trials: Sequence[optuna.trial.FrozenTrial], wanted: int) -> bool:
+def _was_settled(trials: Sequence[Mapping[str, Any]], wanted: int) -> bool:
     """Whether the last of ``trials`` ended a search that could have gone on as far as this one."""
-    record = trials[-1].user_attrs[RECORD] if trials else {}
-    return bool(record.get("settled")) and record["trials_wanted"] >= wanted
+    record = trials[-1] if trials else {}
+    return bool(record.get("settled")) and int(record["trials_wanted"]) >= wanted
 
 
 def _uncertainty(record: Mapping[str, Any]) -> float:

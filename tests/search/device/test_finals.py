@@ -15,7 +15,8 @@ from kernels.problem import GemmShape
 from search.device.finals import decide
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, FinalTimes
 from search.results.columns import COLUMNS, typed_frame
-from search.results.record import FINAL, RECORD, make_record
+from search.results.record import RECORD, make_record
+from search.results.trials import KeptTrials
 from search.results.winners import winners
 
 SHAPE = GemmShape(16, 2112, 7168)
@@ -69,7 +70,7 @@ class SideBySide:
 
 
 def frame(kept: optuna.Study) -> object:
-    records = [{"trial": t.number, **t.user_attrs[RECORD]} for t in kept.get_trials()]
+    records = [{"trial": trial.number, **trial.record} for trial in KeptTrials(kept).read()]
     return typed_frame({name: [record.get(name) for record in records] for name in COLUMNS})
 
 
@@ -88,7 +89,7 @@ def test_the_winner_of_the_finals_wins_the_shape_although_the_search_ranked_it_l
 def test_each_finalist_becomes_a_trial_with_its_new_time_and_the_winner_says_how_sure_it_is() -> None:
     kept = study({1: 20.0, 2: 20.1, 4: 30.0, 8: 40.0})
     decide(kept, SHAPE, SideBySide({1: 20.0, 2: 22.0, 4: 30.0}), None)
-    added = [t.user_attrs[RECORD] for t in kept.get_trials() if FINAL in t.user_attrs]
+    added = [trial.record for trial in KeptTrials(kept).read() if trial.final]
     assert [record["GROUP_M"] for record in added] == [1, 2, 4]  # fastest first
     assert [record["selected"] for record in added] == [True, False, False]
     assert added[0]["margin_us"] == pytest.approx(2.0, abs=0.1)
@@ -122,7 +123,7 @@ def test_finals_that_were_cut_short_before_the_winner_was_kept_are_held_again() 
     assert decide(whole, SHAPE, SideBySide(times_us), incumbent) is not None
     kept = study(times_us)
     kept.add_trial(whole.get_trials()[3])  # the first of the finals
-    assert kept.get_trials()[3].user_attrs[RECORD]["selected"] is False
+    assert KeptTrials(kept).read()[3].record["selected"] is False
     again = decide(kept, SHAPE, SideBySide(times_us), incumbent)
     assert again is not None and again.selection.winner.finalist.candidate == candidate(2)
     assert decide(kept, SHAPE, SideBySide(times_us), incumbent) is None

@@ -10,26 +10,26 @@ import pytest
 from made_records import predicted, record
 
 from kernels.device import GFX950
+from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
-from search.results.dashboard import describe_study, main_facts
-from search.results.record import RECORD
+from search.evaluation import Evaluation
+from search.results import load, save
+from search.results.dashboard import describe_study
 from search.results.storage import open_storage
+from search.results.trials import KeptTrials
 
 SHAPE = GemmShape(16, 2112, 7168)
 
 
 @pytest.fixture
 def study(tmp_path: Path) -> optuna.Study:
-    storage = open_storage(tmp_path, create=True)
-    study = optuna.create_study(storage=storage, study_name="gfx950-256cu/16x2112x7168")
-    describe_study(study, GFX950, SHAPE, "offline-gfx950-t2")
-    trial = study.ask()
-    trial.suggest_int("BLOCK_M", 4, 256)
-    made = record(predicted(9.0, vgprs=128))
-    for name, value in {RECORD: made, **main_facts(made)}.items():
-        trial.set_user_attr(name, value)
-    study.tell(trial, 9.0)
-    return study
+    """A sweep's study as ``inspect --to`` writes it for the dashboard."""
+    name = "gfx950-256cu/16x2112x7168"
+    kept = optuna.create_study(storage=open_storage(tmp_path, create=True), study_name=name)
+    KeptTrials(kept).add(record(predicted(9.0, vgprs=128, protocol="offline-gfx950-t2")) | {"study": name})
+    KeptTrials(kept).add(record(Evaluation("compile_error", "no such word"), TileConfig(BLOCK_M=64)) | {"study": name})
+    save(load(tmp_path), tmp_path / "dashboard.db")
+    return optuna.load_study(storage=open_storage(tmp_path / "dashboard.db", create=False), study_name=name)
 
 
 def test_a_study_names_its_objective_device_and_shape(study: optuna.Study) -> None:
@@ -38,6 +38,17 @@ def test_a_study_names_its_objective_device_and_shape(study: optuna.Study) -> No
         "device": "gfx950-256cu", "shape": "16x2112x7168", "M": 16, "N": 2112, "K": 7168,
         "protocol": "offline-gfx950-t2",
     }  # fmt: skip
+
+
+def test_parameters_are_there_with_a_range_that_holds_them(study: optuna.Study) -> None:
+    first, second = study.trials
+    assert first.params == {"family": "fused", **TileConfig().to_dict()}
+    assert (second.params["BLOCK_M"], second.state) == (64, optuna.trial.TrialState.PRUNED)
+    assert first.value == 9.0 and first.distributions["BLOCK_M"] == second.distributions["BLOCK_M"]
+
+
+def test_no_second_file_is_left(study: optuna.Study, tmp_path: Path) -> None:
+    assert {path.name for path in tmp_path.iterdir()} == {"studies.db", "dashboard.db"}
 
 
 def test_a_measured_study_says_so() -> None:

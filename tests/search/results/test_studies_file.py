@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernels.errors import InputError
-from search.results.studies import only_writer, studies_file
+from search.results.studies import Rounds, only_writer, studies_file
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,22 @@ def test_a_second_writer_is_refused_and_a_later_one_is_not(tmp_path: Path) -> No
 def test_two_writers_of_one_server_are_its_own_business() -> None:
     with only_writer("postgresql://host/db"), only_writer("postgresql://host/db"):
         pass
+
+
+BASE = "gfx950-256cu/16x64x64/fake-v1/triton-3.9.0/0123456789ab"
+OTHER = BASE.replace("16x64x64", "32x64x64")
+
+
+@pytest.mark.parametrize(
+    ("names", "newest", "opened", "fresh"),
+    [
+        ([], None, BASE, BASE),
+        ([OTHER], None, BASE, BASE),
+        ([OTHER, BASE], BASE, BASE, f"{BASE}#2"),
+        ([f"{BASE}#10", BASE, f"{BASE}#9"], f"{BASE}#10", f"{BASE}#10", f"{BASE}#11"),
+    ],
+)
+def test_the_newest_round_of_a_study_is_opened(names: list[str], newest: str | None, opened: str, fresh: str) -> None:
+    rounds = Rounds(names)
+    assert rounds.newest(BASE) == newest
+    assert (rounds.to_open(BASE, fresh=False), rounds.to_open(BASE, fresh=True)) == (opened, fresh)

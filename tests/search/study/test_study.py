@@ -15,7 +15,8 @@ from small_search import SHAPE, open_study, points, record
 
 from kernels.families.fused import TileConfig
 from search.evaluation import Candidate, Evaluation
-from search.results.record import point_of
+from search.results.record import Record, point_of
+from search.results.trials import KeptTrials
 from search.study.study import Progress, Stopping, StudyRun, in_flight
 
 GOOD = TileConfig(BLOCK_M=16, BLOCK_N=64, BLOCK_K=256, num_warps=4)
@@ -28,12 +29,15 @@ def search(folder: Path, trials: int, evaluator: FakeEvaluator | None = None, **
     return evaluator
 
 
+def records(folder: Path) -> list[Record]:
+    return [trial.record for trial in KeptTrials(open_study(folder)).read()]
+
+
 def test_keeps_every_trial_with_its_record(tmp_path: Path) -> None:
     search(tmp_path, trials=15)
     trials = open_study(tmp_path).trials
     assert len(trials) == 15
-    for trial in trials:
-        kept = trial.user_attrs["record"]
+    for trial, kept in zip(trials, records(tmp_path), strict=True):
         assert kept["outcome"] == "ok"
         assert kept["predicted_us"] == trial.value
         assert "time_us" not in kept
@@ -50,11 +54,11 @@ def test_resumes_without_repeating_an_evaluation(tmp_path: Path) -> None:
 def test_each_trial_says_how_many_its_run_was_to_reach(tmp_path: Path) -> None:
     search(tmp_path, trials=2)
     search(tmp_path, trials=3)
-    kept = [trial.user_attrs["record"]["trials_wanted"] for trial in open_study(tmp_path).trials]
+    kept = [record["trials_wanted"] for record in records(tmp_path)]
     assert kept == [2, 2, 3]
     total = points().total
     search(tmp_path, trials=10 * total, sampler="auto")
-    assert open_study(tmp_path).trials[-1].user_attrs["record"]["trials_wanted"] == total  # there are no more points
+    assert records(tmp_path)[-1]["trials_wanted"] == total  # there are no more points
 
 
 def test_a_finished_study_is_not_touched(tmp_path: Path) -> None:
@@ -82,7 +86,7 @@ def test_what_fails_is_recorded_as_pruned_with_its_reason(tmp_path: Path) -> Non
     search(tmp_path, trials=3, evaluator=FakeEvaluator(fail))
     for trial in open_study(tmp_path).trials:
         assert trial.state == optuna.trial.TrialState.PRUNED
-        assert trial.user_attrs["record"]["reason"] == "spills 12 registers"
+    assert {record["reason"] for record in records(tmp_path)} == {"spills 12 registers"}
 
 
 def test_a_bug_in_the_evaluator_stops_the_run_and_keeps_what_was_done(tmp_path: Path) -> None:
@@ -173,7 +177,7 @@ def test_what_waits_and_has_become_hopeless_is_given_up_and_may_come_again(tmp_p
     evaluator = QueueingEvaluator()
     search(tmp_path, trials=60, evaluator=evaluator, sampler="surrogate")
     trials = open_study(tmp_path).trials
-    judged = [point_of(trial.user_attrs["record"]) for trial in trials]
+    judged = [point_of(record) for record in records(tmp_path)]
     assert len(set(judged)) == len(trials) == 60
     assert evaluator.withdrawn
     assert len(evaluator.asked) == 60 + len(evaluator.withdrawn)  # a trial that was given up is no trial
@@ -183,9 +187,7 @@ def test_what_waits_and_has_become_hopeless_is_given_up_and_may_come_again(tmp_p
 def test_patience_ends_a_search_and_the_same_command_does_not_go_on(tmp_path: Path) -> None:
     best = [("fused", GOOD)]
     search(tmp_path, trials=40, evaluator=FakeEvaluator(capacity=1), seeds=best, stopping=Stopping(patience=5))
-    trials = open_study(tmp_path).trials
-    assert len(trials) == 6
-    assert [trial.user_attrs["record"].get("settled") for trial in trials] == [None] * 5 + [True]
+    assert [record.get("settled") for record in records(tmp_path)] == [None] * 5 + [True]
     assert search(tmp_path, trials=40).asked == []
     assert len(search(tmp_path, trials=41).asked) == 35  # who asks for more gets more
 

@@ -50,6 +50,9 @@ app = typer.Typer(
 Results = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Folder of the results; inspect also takes .parquet and .csv.")
 ]
+More = Annotated[
+    list[Path] | None, typer.Argument(metavar="[DIR]...", help="Further results, behind --results DIR; read together.")
+]
 Storage = Annotated[str | None, typer.Option("--storage", metavar="URL", help="Optuna storage instead of the folder.")]
 Table = Annotated[Path | None, typer.Option("--table", metavar="FILE", help="Tuned table; default: the project's.")]
 Against = Annotated[
@@ -175,6 +178,7 @@ def sweep(
 
 @app.command()
 def export(
+    more: More = None,
     results: Results = RESULTS,
     storage: Storage = None,
     table: Table = None,
@@ -201,15 +205,16 @@ def export(
     from kernels.tables.merging import ACTIONS
     from search.commands.export import export as write
     from search.commands.export import unresolved_shapes
-    from search.results import load
+    from search.results import load_all
     from search.results.unfinished import unfinished_line
     from search.terminal import output_console
 
     console = output_console()
     if format != TABLE_FORMAT:
-        _publish(format, None if results == RESULTS and storage is None else storage or results, table, output)
+        default = results == RESULTS and storage is None and not more
+        _publish(format, () if default else _places(results, storage, more), table, output)
         return
-    frame = load(storage or results)
+    frame = load_all(_places(results, storage, more))
     if ranges:
         from search.results.ranges import choose_ranges, only_ranges
 
@@ -218,7 +223,9 @@ def export(
     for one in done:
         for change in one.report.changes:
             if change.action != "kept" or change.reason != "no new result":
-                console.print(f"{change.action:9}{change.row}: {change.reason}", soft_wrap=True)
+                origin = one.origins.get(change.row.key) if change.action in ("added", "replaced") else None
+                place = "" if origin is None else f", from {origin}"
+                console.print(f"{change.action:9}{change.row}: {change.reason}{place}", soft_wrap=True)
         for regret in one.regrets:
             console.print(f"regret   {regret.line()}", soft_wrap=True)
         counts = ", ".join(f"{one.report.count(action)} {action}" for action in ACTIONS)
@@ -230,6 +237,7 @@ def export(
 
 @app.command()
 def inspect(
+    more: More = None,
     results: Results = RESULTS,
     storage: Storage = None,
     query: Annotated[str | None, typer.Option(metavar="EXPR", help="Rows, by an expression of columns.")] = None,
@@ -265,7 +273,7 @@ def inspect(
     from search.report.closing import overview, print_closing, print_rows
     from search.report.gain import gain_lines
     from search.report.view import View, select, to_json
-    from search.results import load, save
+    from search.results import load_all, save
     from search.results.published import LEFT_OUT
     from search.results.winners import Competition
     from search.space.shapes import shipped_sets
@@ -273,7 +281,7 @@ def inspect(
 
     console = output_console()
     view = View(query, best, sort, _names(columns, "--columns"), limit)
-    frame = load(storage or results)
+    frame = load_all(_places(results, storage, more))
     for line in frame.attrs.get(LEFT_OUT, ()):
         typer.echo(line, err=True)
     if against is not None or fail_slower is not None:
@@ -431,7 +439,12 @@ def _compare(frame: Any, against: Path | None, fail_slower: float | None) -> Non
         raise typer.Exit(EXIT_UNRESOLVED)
 
 
-def _publish(format: str, results: Path | str | None, table: Path | None, output: Path | None) -> None:
+def _places(results: Path, storage: str | None, more: Sequence[Path] | None) -> list[Path | str]:
+    """Where the results are that the options name."""
+    return [storage or results, *(more or ())]
+
+
+def _publish(format: str, results: Sequence[Path | str], table: Path | None, output: Path | None) -> None:
     """Write a format of a neighbouring project, and say what of the source it does not hold."""
     from search.commands.publish import publish
     from search.terminal import output_console

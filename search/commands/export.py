@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from kernels.tables.merging import MergeReport, merge
 from kernels.tables.rows import Made, RowKey, TableRow, TunedTable, needs_proof
 from kernels.tables.sources import table_path
 from search.commands.locks import locked
+from search.results import PLACE
 from search.results.columns import rows_of
 from search.results.comparisons import Regret, regrets
 from search.results.studies import are_replayed, are_simulated
@@ -38,6 +39,7 @@ class Export:
     Args:
         unresolved: Shapes of the results that have no winner.
         unfinished: What the search lacks that a row of the table comes from, by the row's shape.
+        origins: Of several places of results, the one from which a row came, by its key.
         regrets: Rows that cost more than ``min_gain`` at smaller M of their bucket, as far as the results tell.
     """
 
@@ -46,6 +48,7 @@ class Export:
     unresolved: tuple[GemmShape, ...]
     unfinished: Mapping[GemmShape, str]
     regrets: tuple[Regret, ...] = ()
+    origins: Mapping[RowKey, str] = field(default_factory=dict)
 
 
 def export(frame: pd.DataFrame, *, table: Path | None, output: Path | None, min_gain: float) -> list[Export]:
@@ -114,7 +117,8 @@ def _plan(frame: pd.DataFrame, device: DeviceKey, table: Path, output: Path | No
     if old.device != device:
         raise InputError(f"{table}: is for {old.device}, the results are of {device}; name another --table")
     mine = rows_of(frame, device)
-    rows = table_rows(mine, old)
+    chosen = _winning_trials(mine, old)
+    rows = [row for row, _ in chosen]
     shapes = {row.shape for row in rows}
     unresolved = tuple(shape for _, shape in shapes_of(mine) if shape not in shapes)
     report = merge(old, TunedTable(device, tuple(rows)), min_gain=min_gain, untried=_untried(mine, old))
@@ -122,7 +126,8 @@ def _plan(frame: pd.DataFrame, device: DeviceKey, table: Path, output: Path | No
     lacks = unfinished(mine, {row.made.study for row in rows})
     doubtful = {row.shape: lacks[row.made.study] for row in report.table.rows if row.made.study in lacks}
     costly = tuple(regret for regret in regrets(mine, report.table) if regret.most > min_gain)
-    return Export(output or table, report, unresolved, doubtful, costly)
+    origins = {row.key: str(trial[PLACE]) for row, trial in chosen if PLACE in trial}
+    return Export(output or table, report, unresolved, doubtful, costly, origins)
 
 
 def _with_reach(report: MergeReport, frame: pd.DataFrame) -> MergeReport:
@@ -157,10 +162,16 @@ def table_rows(frame: pd.DataFrame, incumbents: TunedTable | None = None) -> lis
     Raises:
         InputError: A winner whose trial does not say when and with which versions it was made.
     """
+    return [row for row, _ in _winning_trials(frame, incumbents)]
+
+
+def _winning_trials(frame: pd.DataFrame, incumbents: TunedTable | None) -> list[tuple[TableRow, pd.Series[Any]]]:
+    """Rows, and the trial of each."""
     best = winners(frame, incumbents)
     varying = {winner.shape for winner in best if not winner.deterministic}
     safe = [w for w in winners(frame, incumbents, deterministic_only=True) if w.shape in varying]
-    return [_table_row(winner, frame.loc[winner.row]) for winner in (*best, *safe)]
+    trials = [(winner, frame.loc[winner.row]) for winner in (*best, *safe)]
+    return [(_table_row(winner, trial), trial) for winner, trial in trials]
 
 
 def _table_row(winner: Winner, trial: pd.Series[Any]) -> TableRow:

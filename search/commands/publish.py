@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from kernels.wording import instead_of
 from search.commands.locks import locked
 from search.formats import FORMATS, Format, grouped
 from search.formats.format import WHOLE, Written
-from search.results import load
+from search.results import load_all
 from search.results.published import trials_of
 
 TABLE_FORMAT = "yaml"  # of our own tables, which search.commands.export writes
@@ -40,7 +41,7 @@ class Published:
 
 
 def publish(
-    name: str, *, results: Path | str | None = None, table: Path | None = None, output: Path | None = None
+    name: str, *, results: Sequence[Path | str] = (), table: Path | None = None, output: Path | None = None
 ) -> Published:
     """Write the format ``name``, merged into the files that are there, each in one step.
 
@@ -72,15 +73,15 @@ def _writes(format: Format) -> bool:
     return format.write_table is not None or format.write_trials is not None
 
 
-def _written(format: Format, results: Path | str | None, table: Path | None, place: Path) -> Written:
+def _written(format: Format, results: Sequence[Path | str], table: Path | None, place: Path) -> Written:
     def old(file: str) -> str | None:
         return _text(_file(place, file))
 
     if format.write_trials is not None:
         if table is not None:
             raise InputError(f"--format {format.name} writes trials: leave out --table, name --results")
-        return format.write_trials(list(trials_of(load("results" if results is None else results))), old)
-    if results is not None:
+        return format.write_trials(list(trials_of(load_all(results or ["results"]))), old)
+    if results:
         raise InputError(f"--format {format.name} writes a table: export the results into one, then give --table")
     assert format.write_table is not None
     return format.write_table(load_table(table or table_path(GFX950)), old)

@@ -6,7 +6,7 @@ import csv
 import io
 import zipfile
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,12 @@ from search.evaluation import Value
 from search.formats import read_published
 from search.results.checks import REQUIRED, check_results
 from search.results.columns import COLUMNS, FLAG, INTEGER, NUMBER, TEXT, UNITS, typed_frame
-from search.results.published import frame_of
+from search.results.published import LEFT_OUT, frame_of
 from search.results.record import RECORD, Record, make_record
 from search.results.studies import BUNDLE_RESULTS, BUNDLE_SUFFIX, FILE_SUFFIXES, STUDIES_FILE
 
-__all__ = ["COLUMNS", "RECORD", "Record", "load", "make_record", "parquet_bytes", "save"]
+__all__ = ["COLUMNS", "RECORD", "Record", "load", "load_all", "make_record", "parquet_bytes", "save"]
+PLACE = "place"  # column of where a trial comes from, if several places are read
 DASHBOARD_SUFFIX = ".db"
 INDEX = {"", "Unnamed: 0", "__index_level_0__"}  # a column that pandas made of an index
 
@@ -54,6 +55,26 @@ def load(path: Path | str, studies: Collection[str] | None = None) -> pd.DataFra
     frame = stored_frame(path, studies)
     check_results(frame, str(path))
     return frame
+
+
+def load_all(places: Sequence[Path | str]) -> pd.DataFrame:
+    """The trials of several places, as :func:`load` gives them; the column ``place`` says where each comes from.
+
+    Of one place there is no such column.
+
+    Raises:
+        InputError: As :func:`load`, or a place that is named twice.
+    """
+    twice = [str(place) for place, count in Counter(map(str, places)).items() if count > 1]
+    if twice:
+        raise InputError(f"--results names {', '.join(twice)} twice; name each place once")
+    frames = [load(place) for place in places]
+    if len(frames) == 1:
+        return frames[0]
+    placed = [frame.assign(**{PLACE: str(place)}) for place, frame in zip(places, frames, strict=True)]
+    whole = pd.concat(placed, ignore_index=True).astype({PLACE: TEXT})
+    whole.attrs = {"units": dict(UNITS), LEFT_OUT: [line for one in frames for line in one.attrs.get(LEFT_OUT, ())]}
+    return whole
 
 
 def _is_ours(path: Path) -> bool:

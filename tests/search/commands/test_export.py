@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from replayed_rows import replayed
 from result_rows import ATOMIC, failed, measured, only, predicted, results
+from typer.testing import CliRunner
 
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
@@ -19,9 +20,11 @@ from kernels.problem import GemmShape
 from kernels.tables import sources as table_sources
 from kernels.tables.file import load_table, write_table
 from kernels.tables.rows import TunedTable
+from search.cli import app
 from search.commands.export import default_path, export, table_rows
 from search.commands.locks import locked
 from search.evaluation import Value
+from search.results import load_all, save
 
 
 def test_predicted_winner_becomes_a_predicted_row_with_its_origin() -> None:
@@ -234,3 +237,39 @@ def test_each_row_says_how_far_it_serves_by_the_model(tmp_path: Path) -> None:
     row = only(list(load_table(tmp_path / "t.yaml").rows))
     assert row.serves_from == 1
     assert 8 <= row.serves_to < 512  # at 8192 the default is several times faster
+
+
+def three_places(folder: Path) -> list[str]:
+    """One has the better trial of the first shape, one that of the second, one nothing that wins."""
+    first, second, third = (folder / f"{name}.parquet" for name in "abc")
+    save(results(predicted(9.0), predicted(7.0, M=32)), first)
+    save(results(predicted(8.0, num_warps=8), predicted(7.5, M=32, num_warps=8)), second)
+    save(results(failed("crashed")), third)
+    return [str(first), str(second), str(third)]
+
+
+def test_results_of_several_places_become_one_table_that_says_where_each_row_came_from(tmp_path: Path) -> None:
+    places = three_places(tmp_path)
+    (done,) = export(load_all(places), table=None, output=tmp_path / "t.yaml", min_gain=0.01)
+    rows = {row.M: row for row in load_table(tmp_path / "t.yaml").rows}
+    assert (rows[16].predicted_us, rows[32].predicted_us) == (8.0, 7.0)
+    assert done.origins == {rows[16].key: places[1], rows[32].key: places[0]}
+
+
+def test_the_command_takes_several_places_and_names_them(tmp_path: Path) -> None:
+    places = three_places(tmp_path)
+    words = ["export", "--results", *places, "--output", str(tmp_path / "t.yaml")]
+    lines = CliRunner().invoke(app, words, catch_exceptions=False).output.splitlines()
+    assert [line.rpartition(", from ")[2] for line in lines if line.startswith("added")] == [places[1], places[0]]
+    shown = CliRunner().invoke(app, ["inspect", "--results", *places, "--best", "--columns", "place"]).output
+    assert shown.split()[:3] == ["place", places[1], places[0]]
+
+
+def test_a_place_that_is_named_twice_is_refused(tmp_path: Path) -> None:
+    places = three_places(tmp_path)
+    with pytest.raises(InputError, match=r"b\.parquet twice; name each place once"):
+        load_all([*places, places[1]])
+
+
+def test_one_place_has_no_column_of_places(tmp_path: Path) -> None:
+    assert "place" not in load_all(three_places(tmp_path)[:1])

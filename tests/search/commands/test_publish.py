@@ -65,7 +65,7 @@ def test_publishing_twice_changes_nothing(tmp_path: Path, table: Path) -> None:
 @pytest.mark.parametrize("name", ["kernel-tuner", "t4"])
 def test_trials_become_files_of_others_and_come_back(tmp_path: Path, name: str) -> None:
     save(results(measured(12.0), measured(13.0, BLOCK_N=128, trial=1)), tmp_path / "r.parquet")
-    publish(name, results=tmp_path / "r.parquet", output=tmp_path / "out")
+    publish(name, results=[tmp_path / "r.parquet"], output=tmp_path / "out")
     frame = load(tmp_path / "out")
     assert sorted(frame["time_us"]) == [12.0, 13.0]
     assert sorted(frame["BLOCK_N"]) == [64, 128]

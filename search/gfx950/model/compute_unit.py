@@ -214,7 +214,8 @@ class ComputeUnit:
         return start
 
     def _store(self, now: float, wave: _Wave, event: Event) -> float:
-        start = self._on_path(now, event)
+        queued = self._leaving - self.constants.in_flight_bytes / self.supply.store_bytes_per_clk
+        start = self._on_path(max(now, queued), event)
         self._leaving = max(start, self._leaving) + event.size / self.supply.store_bytes_per_clk
         done = max(start + self.constants.store_latency_clks, self._leaving)
         wave.memory.append(max(done, wave.memory[-1]) if wave.memory else done)

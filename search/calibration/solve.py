@@ -1,0 +1,189 @@
+"""Constants of the model from measured repetitions: those with which the simulation of each probe takes as long."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernels.disk import default_cache, writable_cache
+from kernels.launches.program import Program
+from search.calibration.probes import Probe, parts
+from search.gate.check import load_calls
+from search.gfx950.code.artifacts import ArtifactCache
+from search.gfx950.code.calls import compile_call
+from search.gfx950.machine import COLD, Machine
+from search.gfx950.model.calibrated import Calibration, Model
+from search.gfx950.model.constants import CONSTANTS
+from search.gfx950.model.executed import ExecutedCall, program_works
+from search.gfx950.model.launch_time import LaunchWork, launch_time
+from search.gfx950.model.stream import Executed
+from search.gfx950.simulator import Buffer, Launch, simulate
+
+STEPS = 40  # of a bisection: 1e-12 of the range
+ROUNDS = 3  # over all constants: what a load waits for is its latency and its bytes
+Works = Mapping[int, tuple[LaunchWork, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class ExecutedProbe:
+    """A probe whose two launches the simulator executed; ``out`` is what each wrote, by repetitions."""
+
+    probe: Probe
+    works: Works
+    out: Mapping[int, np.ndarray[Any, Any]]
+
+    def repetition_us(self, model: Model) -> float:
+        """Microseconds of one repetition by the model."""
+        few, many = self.probe.counts
+        return (self._launches_us(many, model) - self._launches_us(few, model)) / (many - few)
+
+    def _launches_us(self, count: int, model: Model) -> float:
+        return sum(
+            launch_time(work, model.machine, model.constants, warm=self.probe.warm).work_us
+            for work in self.works.get(count, ())
+        )
+
+
+def executed(probe: Probe, machine: Machine) -> ExecutedProbe:
+    """Compile ``probe`` for gfx950 and execute the first workgroup of its launches.
+
+    Raises:
+        KernelError: It does not compile, or has an instruction that is not modelled.
+    """
+    works, out = {}, {}
+    for count in filter(None, probe.counts):
+        works[count], out[count] = _execute(probe, probe.program(count), count, machine)
+    return ExecutedProbe(probe, works, out)
+
+
+def _execute(
+    probe: Probe, program: Program, count: int, machine: Machine
+) -> tuple[tuple[LaunchWork, ...], np.ndarray[Any, Any]]:
+    with tempfile.TemporaryDirectory() as logs:
+        cache = ArtifactCache(writable_cache(default_cache()))
+        compiled = [compile_call(program, call, cache, Path(logs)) for call in program.calls]
+    arrays = {name: tensor.numpy() for name, tensor in probe.inputs(count).items()}
+    memory = {name: Buffer(array) for name, array in arrays.items()}
+    calls = []
+    for one, loaded in zip(compiled, load_calls(compiled), strict=True):
+        arguments = {name: memory[value] if isinstance(value, str) else value for name, value in one.call.args.items()}
+        launch = Launch(arguments, one.call.grid, (64 * loaded.waves, 1, 1), loaded.lds_bytes)
+        result = simulate(loaded.kernel, launch, [(0, 0, 0)])
+        resident = machine.resident_workgroups(one.analysis.resources.vgprs, one.lds_bytes, loaded.waves)
+        calls.append(ExecutedCall(one.call, Executed(result.recording, loaded.waves), max(1, int(resident))))
+    return program_works(program, calls), arrays["out"]
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A constant that one probe tells.
+
+    Args:
+        probe: Name.
+        low, high: Between which it is looked for.
+        put: The model with a value of it.
+        get: The value that a model has.
+    """
+
+    probe: str
+    name: str
+    low: float
+    high: float
+    put: Callable[[Model, float], Model]
+    get: Callable[[Model], float]
+
+
+def _constant(probe: str, name: str, low: float, high: float) -> Unknown:
+    def put(model: Model, value: float) -> Model:
+        return replace(model, constants=replace(model.constants, **{name: value}))
+
+    return Unknown(probe, name, low, high, put, lambda model: float(getattr(model.constants, name)))
+
+
+def _put_clock(model: Model, value: float) -> Model:
+    return replace(model, machine=replace(model.machine, clock_mhz=value))
+
+
+def _memory(part: int) -> Unknown:
+    def put(model: Model, value: float) -> Model:
+        points = (*(point for point in model.machine.harness.hbm_tbs if point[0] != part), (part, value))
+        harness = replace(model.machine.harness, hbm_tbs=tuple(sorted(points)))
+        return replace(model, machine=replace(model.machine, harness=harness))
+
+    def get(model: Model) -> float:
+        return float(model.machine.hbm_bandwidth_tbs(part))
+
+    return Unknown(f"read_memory_{part}", f"hbm_tbs at {part}", 1e-3, 40.0, put, get)
+
+
+def unknowns(units: int) -> tuple[Unknown, ...]:
+    """What is found, in this order: each with the values of those before it."""
+    return (
+        Unknown("vector", "clock_mhz", 200.0, 6000.0, _put_clock, lambda model: model.machine.clock_mhz),
+        _constant("matrix", "mfma_throttle", 0.0, 4.0),
+        _constant("exchange", "lds_latency_clks", 4.0, 2000.0),
+        _constant("load_cached", "warm_latency_clks", 20.0, 20_000.0),
+        _constant("load_memory", "cold_latency_clks", 20.0, 20_000.0),
+        _constant("read_unit", "unit_bytes_per_clk", 1.0, 512.0),
+        _constant("read_cache", "cache_tbs", 0.05, 60.0),
+        *(_memory(part) for part in parts(units)),
+        _constant("write", "write_tbs", 0.05, 60.0),
+    )
+
+
+def solved(
+    measured_us: Mapping[str, float], probes: Sequence[ExecutedProbe], start: Model
+) -> tuple[Model, Mapping[str, float]]:
+    """The model with which the probes take as long as measured, and the values that were found, by name.
+
+    A value that would lie outside of its range is the range's end: a matrix core faster than its data sheet is not
+    slowed down.
+    """
+    by_name = {one.probe.name: one for one in probes}
+    model, found = start, {}
+    for unknown in ROUNDS * unknowns(start.machine.cu_count):
+        found[unknown.name] = _bisected(unknown, by_name[unknown.probe], measured_us[unknown.probe], model)
+        model = unknown.put(model, found[unknown.name])
+    own_us = by_name["gap"].repetition_us(model)  # of the work of a kernel that is little but its launch
+    for name, probe in (("launch_us", "launch"), ("extra_kernel_us", "gap")):
+        found[name] = max(0.0, measured_us[probe] - own_us)
+        model = replace(
+            model, machine=replace(model.machine, harness=replace(model.machine.harness, **{name: found[name]}))
+        )
+    return model, found
+
+
+def _bisected(unknown: Unknown, probe: ExecutedProbe, wanted_us: float, model: Model) -> float:
+    """The value within the unknown's range with which ``probe`` takes ``wanted_us``."""
+    low, high = unknown.low, unknown.high
+    rises = probe.repetition_us(unknown.put(model, high)) > probe.repetition_us(unknown.put(model, low))
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        above = probe.repetition_us(unknown.put(model, middle)) > wanted_us
+        low, high = (low, middle) if above == rises else (middle, high)
+    return (low + high) / 2
+
+
+def calibration_of(model: Model, found: Mapping[str, float], calibration: Calibration) -> Calibration:
+    """``calibration`` with what was solved."""
+    names = {name: value for name, value in found.items() if hasattr(CONSTANTS, name)}
+    harness = model.machine.harness
+    return replace(
+        calibration,
+        clock_mhz=model.machine.clock_mhz,
+        constants=names,
+        launch_us=harness.launch_us,
+        extra_kernel_us=harness.extra_kernel_us,
+        hbm_tbs=harness.hbm_tbs,
+    )
+
+
+def start_of(machine: Machine) -> Model:
+    """Where solving begins: the machine under the project's own harness, whose memory is fast at every count."""
+    points = ((0, 0.0), *((part, COLD.hbm_tbs[-1][1]) for part in parts(machine.cu_count)))
+    return Model(replace(machine, harness=replace(COLD, hbm_tbs=points)))

@@ -23,7 +23,7 @@ def configs_folder() -> Path:
 
 def tables_folder() -> Path:
     """Where tuned tables are written: ``configs/tables`` of a checkout, else the user's folder for data."""
-    return (_checkout() if in_checkout() else _user_data()) / "tables"
+    return (_checkout() if in_checkout() else user_data()) / "tables"
 
 
 def _checkout() -> Path:
@@ -41,7 +41,7 @@ def _installed() -> Path:
     return marks[0].resolve().parents[1] if marks else _checkout()
 
 
-def _user_data() -> Path:
+def user_data() -> Path:
     """``$XDG_DATA_HOME/mxfp4-tune`` or ``~/.local/share/mxfp4-tune``."""
     base = os.environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / DISTRIBUTION

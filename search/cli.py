@@ -408,6 +408,44 @@ def explain(
 
 
 @app.command()
+def calibrate(
+    brief: Annotated[
+        bool, typer.Option("--brief", help="Few repetitions, to see that everything runs; nothing is stored.")
+    ] = False,
+    forget: Annotated[
+        str | None, typer.Option(metavar="DEVICE", help="Remove what is stored of a device, as gfx950-256cu.")
+    ] = None,
+) -> None:
+    """Measure the timing model's constants on this machine's GPU; later predictions for it use them."""
+    if forget is not None:
+        typer.echo(_forget(forget))
+        return
+    from search.commands.calibrate import calibrate as run
+    from search.gfx950.model.calibrated import path_of
+    from search.terminal import TextTable, output_console, print_table
+
+    found = run(typer.echo, brief=brief)
+    rows = tuple((name, f"{usual:.4g}", f"{value:.4g}") for name, usual, value in found.values)
+    if rows:
+        numbers = frozenset(("of the model", "here"))
+        print_table(TextTable(("constant", "of the model", "here"), rows, right=numbers), output_console())
+    else:
+        typer.echo(f"no model predicts for {found.calibration.device}: nothing uses these numbers")
+    if found.stored:
+        typer.echo(f"wrote {path_of(found.calibration.device)}")
+    else:
+        typer.echo("not stored: this was no measurement")
+
+
+def _forget(text: str) -> str:
+    from search.commands.calibrate import forget
+    from search.gfx950.model.calibrated import device_of
+
+    device = device_of(text)
+    return f"forgot what was measured on {device}" if forget(device) else f"nothing is stored of {device}"
+
+
+@app.command()
 def doctor(results: Results = RESULTS, storage: Storage = None, as_json: Json = False) -> None:
     """List what this machine can do, and how to cure what it cannot."""
     from search.commands.doctor import examine, next_step

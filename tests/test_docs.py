@@ -39,7 +39,7 @@ PAGES = {
 }
 MADE = Made(date(2026, 11, 29), "3.9.0", "2.13.0", "0" * 12, "by hand", "none")
 EXAMPLE = "staged_atomic"  # the family that docs/adding-a-family.md adds
-SUBCOMMANDS = ("sweep", "export", "inspect", "report", "verify", "explain", "doctor", "shapes from-config")
+SUBCOMMANDS = ("sweep", "export", "inspect", "report", "verify", "explain", "doctor", "calibrate", "shapes from-config")
 
 
 def commands(page: str) -> list[str]:

@@ -45,7 +45,7 @@ def repetition_us(probe: Probe, gpu: Gpu) -> float:
 def launch_us(probe: Probe, count: int, gpu: Gpu) -> float:
     """Median time of a launch with ``count`` repetitions, in microseconds; its result was checked."""
     program = probe.program(count)
-    tensors = {name: tensor.to(gpu.torch_device) for name, tensor in probe.inputs(count).items()}
+    tensors = probe.tensors(count, gpu.torch_device)
     launch = partial(gpu.launch, gpu.load(program, tensors), tensors)
     launch()
     gpu.synchronize()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -16,8 +16,7 @@ from kernels.device import DeviceKey
 from kernels.launches.coverage import WholeCoverage
 from kernels.launches.program import Buffer, KernelCall, Program
 from kernels.launches.triton_kernel import TritonKernel
-from kernels.runtime.runner import TORCH_DTYPES
-from search.calibration.kernels import (
+from kernels.triton.calibration import (
     UNROLLED,
     chase_kernel,
     exchange_kernel,
@@ -34,9 +33,11 @@ LINK = 64  # lanes of a link: 256 B, two cache lines
 STREAM_WARPS = 16  # so many that some wait for memory while others ask it
 PIECE = 16384  # fp32 values that a workgroup reads or writes at a time: 64 KiB
 PIECE_BYTES = 4 * PIECE
+UNIT_BYTES = 1 << 20  # that one workgroup reads: more than an L1, less than the L2 of a die
 TILE = 128  # rows, columns and depth of the product
 GRAPH_LAUNCHES = 16  # of a sample, as the protocol of a sweep has them
 ONES, UNIT_SCALE = 0x22, 127  # two E2M1 codes of 1.0, and the E8M0 byte of 1
+Device: TypeAlias = torch.device | str
 Tensors = Mapping[str, torch.Tensor]
 
 
@@ -61,12 +62,12 @@ class Probe:
     expected: Callable[[int], torch.Tensor]
     unit: str
     shown: Callable[[float], float]
-    fill: Callable[[Buffer], torch.Tensor]
+    fill: Callable[[Buffer, Device], torch.Tensor]
     warm: bool = False
 
-    def inputs(self, count: int) -> Tensors:
-        """Inputs, and an ``out`` that begins with the place where a chase starts, or with zeros."""
-        return {buffer.name: self.fill(buffer) for buffer in self.program(count).buffers}
+    def tensors(self, count: int, device: Device = "cpu") -> Tensors:
+        """Inputs, and an ``out`` that holds the place where a chase starts, or zeros."""
+        return {buffer.name: self.fill(buffer, device) for buffer in self.program(count).buffers}
 
 
 def probes_of(device: DeviceKey, cache_bytes: int, *, share: float = 1.0) -> tuple[Probe, ...]:
@@ -77,16 +78,16 @@ def probes_of(device: DeviceKey, cache_bytes: int, *, share: float = 1.0) -> tup
         share: Of the repetitions and of the bytes that are touched; 1 but for rehearsals and the simulator.
     """
     units = device.cu_count
-    far, near = int(4 * cache_bytes * share), int(cache_bytes * share / 4)
+    far, near = int(4 * cache_bytes * share), int(0.9 * cache_bytes * share)
     probes = [
         _mark("launch", (0, GRAPH_LAUNCHES)),
         _mark("gap", (GRAPH_LAUNCHES, 2 * GRAPH_LAUNCHES)),
         _vector(units, _even(16384 * share)),
         *([_matrix(units, _even(2048 * share))] if device.has_scaled_fp4 else []),
         _exchange(_even(2048 * share)),
-        _chase("load_cached", near, _even(2048 * share), warm=True),
+        _chase("load_cached", near // 4, _even(2048 * share), warm=True),
         _chase("load_memory", far, _even(2048 * share), warm=False),
-        _read("read_unit", 1, min(near, 1 << 20), warm=True),
+        _read("read_unit", 1, UNIT_BYTES, warm=True),
         _read("read_cache", units, near, warm=True),
         *(_read(f"read_memory_{part}", part, far, warm=False) for part in parts(units)),
         _write(units, far),
@@ -99,9 +100,14 @@ def parts(units: int) -> tuple[int, ...]:
     return tuple(sorted({max(1, units * eighths // 8) for eighths in (1, 2, 4, 6, 8)}))
 
 
-def _even(count: float) -> int:
-    """A multiple of 16 repetitions: no more than whole trips of an unrolled loop."""
-    return max(16, int(count) // 16 * 16)
+def _even(count: float, unrolled: int = 16) -> int:
+    """Repetitions that are whole trips of a loop that the compiler unrolls so far."""
+    return max(unrolled, int(count) // unrolled * unrolled)
+
+
+def _pieces(footprint: int, workgroups: int) -> int:
+    """Half of the pieces of ``footprint`` bytes."""
+    return _even(footprint / 2 / (workgroups * PIECE_BYTES), 2)
 
 
 def _call(function: Any, grid: int, args: Mapping[str, str | int], constexprs: Mapping[str, int], warps: int) -> Any:
@@ -113,12 +119,13 @@ def _fp32(name: str, elements: int) -> Buffer:
     return Buffer(name, "fp32", (elements,), "output" if name == "out" else "input")
 
 
-def _plain(buffer: Buffer) -> torch.Tensor:
+def _plain(buffer: Buffer, device: Device) -> torch.Tensor:
     if buffer.name == "out":
-        return torch.zeros(buffer.shape, dtype=torch.float32)
+        return torch.zeros(buffer.shape, dtype=torch.float32, device=device)
     if buffer.dtype == "u8":
-        return torch.full(buffer.shape, UNIT_SCALE if buffer.name == "scale" else ONES, dtype=torch.uint8)
-    return torch.ones(buffer.shape, dtype=TORCH_DTYPES[buffer.dtype])
+        value = UNIT_SCALE if buffer.name == "scale" else ONES
+        return torch.full(buffer.shape, value, dtype=torch.uint8, device=device)
+    return torch.ones(buffer.shape, dtype=torch.float32, device=device)
 
 
 def _filled(elements: int, value: float) -> torch.Tensor:
@@ -187,10 +194,10 @@ def _chase(name: str, footprint: int, count: int, *, warm: bool) -> Probe:
         call = _call(chase_kernel, 1, args, {"LANES": LINK}, 1)
         return Program((_fp32("ring", places * LINK), _fp32("out", LINK)), (call,))
 
-    def fill(buffer: Buffer) -> torch.Tensor:
-        lanes = torch.arange(LINK, dtype=torch.int32)
+    def fill(buffer: Buffer, device: Device) -> torch.Tensor:
+        lanes = torch.arange(LINK, dtype=torch.int32, device=device)
         links = following() if buffer.name == "ring" else torch.zeros(1, dtype=torch.int32)
-        return (links[:, None] * LINK + lanes).flatten().view(torch.float32)
+        return (links.to(device)[:, None] * LINK + lanes).flatten().view(torch.float32)
 
     def expected(hops: int) -> torch.Tensor:
         links, place = following(), 0
@@ -214,7 +221,7 @@ def _ring(places: int) -> Callable[[], torch.Tensor]:
 
 
 def _read(name: str, workgroups: int, footprint: int, *, warm: bool) -> Probe:
-    count = _even(footprint / 2 / (workgroups * PIECE_BYTES))
+    count = _pieces(footprint, workgroups)
 
     def program(pieces: int) -> Program:
         args: dict[str, str | int] = {"ones_ptr": "ones", "out_ptr": "out", "pieces": pieces}
@@ -229,7 +236,7 @@ def _read(name: str, workgroups: int, footprint: int, *, warm: bool) -> Probe:
 
 
 def _write(workgroups: int, footprint: int) -> Probe:
-    count = _even(footprint / 2 / (workgroups * PIECE_BYTES))
+    count = _pieces(footprint, workgroups)
 
     def program(pieces: int) -> Program:
         args: dict[str, str | int] = {"ones_ptr": "ones", "out_ptr": "out", "pieces": pieces}

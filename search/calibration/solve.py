@@ -9,22 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
-from kernels.disk import default_cache, writable_cache
-from kernels.launches.program import Program
 from search.calibration.probes import Probe, parts
 from search.gate.check import load_calls
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import compile_call
 from search.gfx950.machine import COLD, Machine
-from search.gfx950.model.calibrated import Calibration, Model
+from search.gfx950.model.calibrated import Calibration, Model, with_values
 from search.gfx950.model.constants import CONSTANTS
 from search.gfx950.model.executed import ExecutedCall, program_works
 from search.gfx950.model.launch_time import LaunchWork, launch_time
 from search.gfx950.model.stream import Executed
-from search.gfx950.simulator import Buffer, Launch, simulate
+from search.gfx950.simulator import SimulatedBuffer, SimulatedLaunch, simulate
 
-STEPS = 40  # of a bisection: 1e-12 of the range
+PRECISION = 1e-6  # relative, of a constant
 ROUNDS = 3  # over all constants: what a load waits for is its latency and its bytes
 Works = Mapping[int, tuple[LaunchWork, ...]]
 
@@ -49,30 +48,34 @@ class ExecutedProbe:
         )
 
 
-def executed(probe: Probe, machine: Machine) -> ExecutedProbe:
+def executed(probe: Probe, machine: Machine, cache: ArtifactCache) -> ExecutedProbe:
     """Compile ``probe`` for gfx950 and execute the first workgroup of its launches.
+
+    Args:
+        machine: Decides how many workgroups fit.
+        cache: Of compiled kernels.
 
     Raises:
         KernelError: It does not compile, or has an instruction that is not modelled.
     """
     works, out = {}, {}
     for count in filter(None, probe.counts):
-        works[count], out[count] = _execute(probe, probe.program(count), count, machine)
+        works[count], out[count] = _execute(probe, count, machine, cache)
     return ExecutedProbe(probe, works, out)
 
 
 def _execute(
-    probe: Probe, program: Program, count: int, machine: Machine
+    probe: Probe, count: int, machine: Machine, cache: ArtifactCache
 ) -> tuple[tuple[LaunchWork, ...], np.ndarray[Any, Any]]:
+    program = probe.program(count)
     with tempfile.TemporaryDirectory() as logs:
-        cache = ArtifactCache(writable_cache(default_cache()))
         compiled = [compile_call(program, call, cache, Path(logs)) for call in program.calls]
-    arrays = {name: tensor.numpy() for name, tensor in probe.inputs(count).items()}
-    memory = {name: Buffer(array) for name, array in arrays.items()}
+    arrays = {name: tensor.numpy() for name, tensor in probe.tensors(count).items()}
+    memory = {name: SimulatedBuffer(array) for name, array in arrays.items()}
     calls = []
     for one, loaded in zip(compiled, load_calls(compiled), strict=True):
         arguments = {name: memory[value] if isinstance(value, str) else value for name, value in one.call.args.items()}
-        launch = Launch(arguments, one.call.grid, (64 * loaded.waves, 1, 1), loaded.lds_bytes)
+        launch = SimulatedLaunch(arguments, one.call.grid, (64 * loaded.waves, 1, 1), loaded.lds_bytes)
         result = simulate(loaded.kernel, launch, [(0, 0, 0)])
         resident = machine.resident_workgroups(one.analysis.resources.vgprs, one.lds_bytes, loaded.waves)
         calls.append(ExecutedCall(one.call, Executed(result.recording, loaded.waves), max(1, int(resident))))
@@ -100,7 +103,7 @@ class Unknown:
 
 def _constant(probe: str, name: str, low: float, high: float) -> Unknown:
     def put(model: Model, value: float) -> Model:
-        return replace(model, constants=replace(model.constants, **{name: value}))
+        return replace(model, constants=with_values(model.constants, {name: value}))
 
     return Unknown(probe, name, low, high, put, lambda model: float(getattr(model.constants, name)))
 
@@ -111,9 +114,8 @@ def _put_clock(model: Model, value: float) -> Model:
 
 def _memory(part: int) -> Unknown:
     def put(model: Model, value: float) -> Model:
-        points = (*(point for point in model.machine.harness.hbm_tbs if point[0] != part), (part, value))
-        harness = replace(model.machine.harness, hbm_tbs=tuple(sorted(points)))
-        return replace(model, machine=replace(model.machine, harness=harness))
+        others = (point for point in model.machine.harness.hbm_tbs if point[0] != part)
+        return _under(model, hbm_tbs=tuple(sorted((*others, (part, value)))))
 
     def get(model: Model) -> float:
         return float(model.machine.hbm_bandwidth_tbs(part))
@@ -147,26 +149,30 @@ def solved(
     by_name = {one.probe.name: one for one in probes}
     model, found = start, {}
     for unknown in ROUNDS * unknowns(start.machine.cu_count):
-        found[unknown.name] = _bisected(unknown, by_name[unknown.probe], measured_us[unknown.probe], model)
+        found[unknown.name] = _solved(unknown, by_name[unknown.probe], measured_us[unknown.probe], model)
         model = unknown.put(model, found[unknown.name])
     own_us = by_name["gap"].repetition_us(model)  # of the work of a kernel that is little but its launch
-    for name, probe in (("launch_us", "launch"), ("extra_kernel_us", "gap")):
-        found[name] = max(0.0, measured_us[probe] - own_us)
-        model = replace(
-            model, machine=replace(model.machine, harness=replace(model.machine.harness, **{name: found[name]}))
-        )
-    return model, found
+    found["launch_us"], found["extra_kernel_us"] = (
+        max(0.0, measured_us[name] - own_us) for name in ("launch", "gap")
+    )  # fmt: skip
+    return _under(model, launch_us=found["launch_us"], extra_kernel_us=found["extra_kernel_us"]), found
 
 
-def _bisected(unknown: Unknown, probe: ExecutedProbe, wanted_us: float, model: Model) -> float:
-    """The value within the unknown's range with which ``probe`` takes ``wanted_us``."""
-    low, high = unknown.low, unknown.high
-    rises = probe.repetition_us(unknown.put(model, high)) > probe.repetition_us(unknown.put(model, low))
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        above = probe.repetition_us(unknown.put(model, middle)) > wanted_us
-        low, high = (low, middle) if above == rises else (middle, high)
-    return (low + high) / 2
+def _under(model: Model, **changed: Any) -> Model:
+    """``model`` with other numbers of its harness."""
+    return replace(model, machine=replace(model.machine, harness=replace(model.machine.harness, **changed)))
+
+
+def _solved(unknown: Unknown, probe: ExecutedProbe, wanted_us: float, model: Model) -> float:
+    """The value within the unknown's range with which ``probe`` takes ``wanted_us``, or the end that is nearer."""
+
+    def beyond_us(value: float) -> float:
+        return probe.repetition_us(unknown.put(model, value)) - wanted_us
+
+    low_us, high_us = beyond_us(unknown.low), beyond_us(unknown.high)
+    if low_us * high_us > 0:
+        return unknown.low if abs(low_us) < abs(high_us) else unknown.high
+    return float(brentq(beyond_us, unknown.low, unknown.high, rtol=PRECISION))
 
 
 def calibration_of(model: Model, found: Mapping[str, float], calibration: Calibration) -> Calibration:

@@ -35,6 +35,7 @@ from kernels.wording import counted
 from search.device import amd_telemetry
 from search.device.absence import C_CURE, why_no_gpu
 from search.device.inventory import GpuFacts, alike, look, others_note
+from search.gfx950.model.calibrated import load_calibration
 from search.space.available import config_absence
 from search.workers.allocator import PACKAGE, fast_malloc
 from search.workers.cores import lent_cores
@@ -73,7 +74,7 @@ def examine(results: Path, storage: str | None = None) -> list[Check]:
     """
     return [
         _python(), _torch(), _triton(), *_gpus(), *_measuring(), _cross_compiler(), _hip_compiler(), _objdump(),
-        *_aiter(), _allocator(), _optuna(results, storage), _cache(), _packages("pandas", "pyarrow"),
+        *_aiter(), *_calibration(), _allocator(), _optuna(results, storage), _cache(), _packages("pandas", "pyarrow"),
         _packages("matplotlib", cure="pip install '.[plot]'"), _namesake(), *_tables(),
     ]  # fmt: skip
 
@@ -239,6 +240,21 @@ def _aiter() -> Iterator[Check]:
         yield Check("aiter", "missing", "the family aiter is left out", "pip install amd-aiter on ROCm")
     else:
         yield Check("aiter", "ok", version or "importable, not installed by pip")
+
+
+def _calibration() -> Iterator[Check]:
+    """Whether predictions for this machine's GPU, or for gfx950, use constants that were measured."""
+    device = local_device() or GFX950
+    try:
+        found = load_calibration(device)
+    except InputError as error:
+        detail, _, cure = str(error).partition("; ")
+        yield Check("calibration", "warning", detail, cure)
+        return
+    if found is not None:
+        yield Check("calibration", "ok", f"{device} was measured on {found.date}, {found.name}")
+    elif device.arch == GFX950.arch and local_device() is not None:
+        yield Check("calibration", "missing", "predictions use published timings", "run_search.py calibrate")
 
 
 def _version(distribution: str) -> str | None:

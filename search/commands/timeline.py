@@ -15,7 +15,7 @@ from kernels.problem import GemmShape
 from search.evaluation import Candidate
 from search.evaluators.offline import execute_candidate
 from search.gfx950.code.artifacts import ArtifactCache
-from search.gfx950.machine import machine_of
+from search.gfx950.model.calibrated import model_of
 from search.gfx950.model.executed import predict_works, times_of
 from search.report.closing import compact
 from search.report.timeline import write_timeline
@@ -36,8 +36,8 @@ def timeline(frame: pd.DataFrame, trial: str, to: Path | None) -> tuple[list[str
     shape = GemmShape(int(row["M"]), int(row["N"]), int(row["K"]))
     device = DeviceKey(str(row["arch"]), int(row["cu_count"]))
     candidate = Candidate(shape, str(row["family"]), config_of(row))
-    machine = machine_of(device)
-    if machine is None:
+    model = model_of(device)
+    if model is None:
         raise InputError(f"trial {trial}: is for {device}, which has no model; choose one for {GFX950.arch}")
     try:
         with tempfile.TemporaryDirectory() as logs:
@@ -45,9 +45,10 @@ def timeline(frame: pd.DataFrame, trial: str, to: Path | None) -> tuple[list[str
             executed = execute_candidate(candidate, device, cache, Path(logs) / "compile")
     except KernelError as error:
         raise InputError(f"trial {trial}: {error}; choose a trial whose outcome is ok") from error
+    machine = model.machine
     works = executed.works(machine)
-    prediction = predict_works(works, shape, machine)
-    times = times_of(works, shape, machine, watch=True)
+    prediction = predict_works(works, shape, machine, model.constants)
+    times = times_of(works, shape, machine, model.constants, watch=True)
     title = (
         f"{device}  {shape}  {candidate.family}  {compact(candidate.config)}\n"
         f"predicted {prediction.predicted_us:.2f} us ({machine.harness.name}, {prediction.model}), "

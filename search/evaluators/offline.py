@@ -26,7 +26,8 @@ from search.gate.check import GateReport, check_program, load_calls
 from search.gate.served import ServedCandidate, check_served
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts
-from search.gfx950.machine import Machine, machine_of
+from search.gfx950.machine import Machine
+from search.gfx950.model.calibrated import Model, model_of
 from search.gfx950.model.executed import MODEL_VERSION, ExecutedCall, predict_works, program_works
 from search.gfx950.model.families import estimate_calls, is_modelled
 from search.gfx950.model.launch_time import LaunchWork
@@ -96,12 +97,14 @@ class OfflineEvaluator(Evaluator):
         timeout_s: float = TIMEOUT_S,
         execute_all: bool = False,
     ) -> None:
-        if machine_of(device) is None:
+        model = model_of(device)
+        if model is None:
             raise InputError(f"{device} has no model here; use --target {GFX950.arch}, or measure on the device")
         count = jobs or lent_cores()
         allow_descriptors(count)
         self.device = device
-        self.protocol = PROTOCOL
+        self.protocol = protocol_of(model)
+        self.calibrated = model.calibrated
         self.capacity = 2 * count  # one runs, one waits, so that no worker idles while the sampler thinks
         self._timeout_s = timeout_s
         self._cache = ArtifactCache(writable_cache(cache or default_cache()))
@@ -112,7 +115,7 @@ class OfflineEvaluator(Evaluator):
         self._bars: dict[GemmShape, Bar] = {}
         self._raising = threading.Lock()  # answers come in threads of the pool
         self._judging: dict[Future[Evaluation], Future[Evaluation]] = {}  # what the pool owes, by what is owed here
-        function = partial(judge, device=device, cache=self._cache.folder)
+        function = partial(judge, device=device, cache=self._cache.folder, model=model)
         alone = partial(torch.set_num_threads, 1)  # waiting threads of one worker would take the core of another
         self._pool: WorkerPool[OfflineTask, Evaluation] = WorkerPool(function, count, alone, fork=True)
 
@@ -204,12 +207,15 @@ def lost_worker(error: WorkerDied | WorkerTimedOut, logs: Path, cache: ArtifactC
     return Evaluation("compile_error", str(aborted))
 
 
-def judge(task: OfflineTask, *, device: DeviceKey, cache: Path) -> Evaluation:
+def protocol_of(model: Model) -> str:
+    """How rows are judged that are predicted with ``model``: a calibrated one is a protocol of its own."""
+    return PROTOCOL + (f"-{model.machine.harness.name}" if model.calibrated else "")
+
+
+def judge(task: OfflineTask, *, device: DeviceKey, cache: Path, model: Model) -> Evaluation:
     """Compile the candidate, check what it needs and computes, and predict its time."""
-    candidate = task.candidate
-    facts: dict[str, Value] = {"protocol": PROTOCOL}
-    machine = machine_of(device)
-    assert machine is not None, "the evaluator refuses other devices"
+    candidate, machine = task.candidate, model.machine
+    facts: dict[str, Value] = {"protocol": protocol_of(model)}
     deterministic = FAMILIES[candidate.family].is_deterministic(candidate.config)
     try:
         program = _legal_program(candidate, device)
@@ -228,7 +234,7 @@ def judge(task: OfflineTask, *, device: DeviceKey, cache: Path) -> Evaluation:
     except KernelError as error:
         return Evaluation(cast(Outcome, error.outcome), str(error), facts=facts)
     works = ExecutedCandidate(program, compiled, report).works(machine)
-    prediction = predict_works(works, candidate.shape, machine)
+    prediction = predict_works(works, candidate.shape, machine, model.constants)
     facts |= {
         "model": prediction.model, "bound": prediction.bound, "roofline_us": prediction.roofline_us,
         "predicted_lo_us": prediction.lo_us, "predicted_hi_us": prediction.hi_us, "predicted_tie": prediction.tie,

@@ -62,7 +62,10 @@ def make_evaluator(
         if reason is not None:
             note(f"nothing is measured: {reason}")
     cu_count = int(offline[2] or GFX950.cu_count) if offline else GFX950.cu_count
-    return OfflineEvaluator(DeviceKey(GFX950.arch, cu_count), jobs=jobs, cache=cache)
+    evaluator = OfflineEvaluator(DeviceKey(GFX950.arch, cu_count), jobs=jobs, cache=cache)
+    if evaluator.calibrated is not None:
+        note(f"times are predicted with what `calibrate` measured on {evaluator.device} on {evaluator.calibrated}")
+    return evaluator
 
 
 def _measuring(

@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sweep = ["sweep", *options.shapes, "--target", "local", "--trials", str(options.trials), "--jobs", "2"]
         steps = (
             (["doctor"], 0),
+            (["calibrate", "--brief"], 0),
             ([*sweep, "--results", str(results)], 0),
             (["report", "--bundle", str(bundle), "--results", str(results)], 0),
             (["inspect", "--best", "--results", str(bundle)], 0),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from kernels.configs import user_data
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from search.gfx950.machine import COLD, WARM, Harness, Machine, machine_of
@@ -18,10 +19,21 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Model:
-    """What predictions are made with."""
+    """What predictions are made with.
+
+    Args:
+        calibrated: Date of the measurement on the device itself; None where there was none.
+    """
 
     machine: Machine
     constants: Constants = CONSTANTS
+    calibrated: str | None = None
+
+
+def with_values(constants: Constants, values: Mapping[str, float]) -> Constants:
+    """``constants`` with other values, by name."""
+    changed: dict[str, Any] = dict(values)
+    return replace(constants, **changed)
 
 
 @dataclass(frozen=True)
@@ -58,9 +70,8 @@ class Calibration:
         if machine is None or self.clock_mhz is None:
             return None
         harness = self._harness(WARM if warm else COLD)
-        return Model(
-            replace(machine, clock_mhz=self.clock_mhz, harness=harness), replace(CONSTANTS, **dict(self.constants))
-        )
+        constants = with_values(CONSTANTS, self.constants)
+        return Model(replace(machine, clock_mhz=self.clock_mhz, harness=harness), constants, self.date)
 
     def _harness(self, usual: Harness) -> Harness:
         return replace(
@@ -68,19 +79,27 @@ class Calibration:
             name=f"{usual.name}-calibrated-{self.date}",
             launch_us=self.launch_us,
             extra_kernel_us=self.extra_kernel_us,
+            formula_us=self.launch_us + usual.formula_us - usual.launch_us,
             hbm_tbs=self.hbm_tbs,
         )
 
 
-def calibrations_folder() -> Path:
-    """``$XDG_DATA_HOME/mxfp4-tune/calibration`` or ``~/.local/share/mxfp4-tune/calibration``."""
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "mxfp4-tune" / "calibration"
+def device_of(text: str) -> DeviceKey:
+    """The device that ``text`` names, as ``gfx950-256cu``.
+
+    Raises:
+        InputError: It names none.
+    """
+    arch, _, units = text.removesuffix("cu").rpartition("-")
+    try:
+        return DeviceKey(arch, int(units))
+    except ValueError as error:
+        raise InputError(f"{text!r} names no device; write its architecture and units, as gfx950-256cu") from error
 
 
 def path_of(device: DeviceKey) -> Path:
-    """The file of ``device``."""
-    return calibrations_folder() / f"{device}.json"
+    """The file of ``device``: ``calibration/gfx950-256cu.json`` in the user's folder for data."""
+    return user_data() / "calibration" / f"{device}.json"
 
 
 def load_calibration(device: DeviceKey) -> Calibration | None:

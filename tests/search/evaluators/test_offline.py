@@ -28,6 +28,7 @@ from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import check_resources, compile_call
 from search.gfx950.code.triton import Specialization
 from search.gfx950.machine import MI355X
+from search.gfx950.model.calibrated import Model
 from search.results.columns import COLUMNS, EXECUTED
 from search.workers.pool import UNSEEN_END, WorkerDied, WorkerTimedOut
 
@@ -38,7 +39,7 @@ LOG = "loc(unknown): remark: nothing\nLLVM ERROR: ran out of registers during re
 
 def judged(tmp_path: Path, family: str = "fused", shape: GemmShape = SHAPE, **knobs: int | str) -> Evaluation:
     candidate = Candidate(shape, family, FAMILIES[family].config(knobs))
-    return judge(OfflineTask(candidate, tmp_path / "logs"), device=GFX950, cache=session_folder())
+    return judge(OfflineTask(candidate, tmp_path / "logs"), device=GFX950, cache=session_folder(), model=Model(MI355X))
 
 
 def test_a_good_candidate_is_compiled_executed_and_predicted(tmp_path: Path) -> None:
@@ -56,7 +57,7 @@ def test_what_is_too_slow_by_the_formula_on_its_code_is_not_executed(
     tmp_path: Path, times_the_bar: float, executed: bool
 ) -> None:
     candidate = Candidate(SHAPE, "fused", FAMILIES["fused"].config({}))
-    alone = judge(OfflineTask(candidate, tmp_path), device=GFX950, cache=session_folder())
+    alone = judge(OfflineTask(candidate, tmp_path), device=GFX950, cache=session_folder(), model=Model(MI355X))
     formula_us = alone.facts["formula_us"]
     assert isinstance(formula_us, float) and formula_us > 3
     bar = Bar(formula_us / times_the_bar, predicted_us=10.0)

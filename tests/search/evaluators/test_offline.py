@@ -61,7 +61,7 @@ def test_what_is_too_slow_by_the_formula_on_its_code_is_not_executed(
     formula_us = alone.facts["formula_us"]
     assert isinstance(formula_us, float) and formula_us > 3
     bar = Bar(formula_us / times_the_bar, predicted_us=10.0)
-    done = judge(OfflineTask(candidate, tmp_path, bar), device=GFX950, cache=session_folder())
+    done = judge(OfflineTask(candidate, tmp_path, bar), device=GFX950, cache=session_folder(), model=Model(MI355X))
     if executed:
         assert done.outcome == "ok" and done.objective_us == alone.objective_us
         return

@@ -115,7 +115,7 @@ def mxfp4_gemm(
     The gradient for ``a`` is that of a product with the dequantised weight, see
     :func:`kernels.mxfp4.gradient.input_gradient`; the weight has none, nor is there a second derivative.
 
-    A block of ``a`` with Inf counts as 6 * 2**127 on gfx950 and in the reference. Triton's interpreter and GPUs without
+    A block of ``a`` with Inf counts as 6 * 2**127 on gfx950, in the reference and in Triton's interpreter. GPUs without
     FP4 units multiply bfloat16 values, of which that is none: there the block counts as Inf, and so may its row.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from enum import Enum
@@ -18,6 +19,8 @@ from kernels.wording import counted, first_of
 from search.terminal import one_line_errors
 
 if TYPE_CHECKING:
+    from kernels.device import DeviceKey
+    from search.commands.export import Claim, Export, Proof
     from search.commands.sweep import Reporter, SweepRequest
     from search.space.shapes import ShapeSet
 
@@ -200,16 +203,15 @@ def export(
         bool, typer.Option("--ranges", help="The fewest rows of each ladder of M, instead of one for each M.")
     ] = False,
     max_regret: MaxRegret = MAX_REGRET,
+    proof: Annotated[
+        bool, typer.Option("--proof/--no-proof", help="Execute new rows at every M that they end at, on strided A too.")
+    ] = True,
 ) -> None:
     """Write the winners to the tuned table: better evidenced, then faster rows replace what is there."""
-    from kernels.tables.merging import ACTIONS
     from search.commands.export import export as write
     from search.commands.export import unresolved_shapes
     from search.results import load_all
-    from search.results.unfinished import unfinished_line
-    from search.terminal import output_console
 
-    console = output_console()
     if format != TABLE_FORMAT:
         default = results == RESULTS and storage is None and not more
         _publish(format, () if default else _places(results, storage, more), table, output)
@@ -219,20 +221,43 @@ def export(
         from search.results.ranges import choose_ranges, only_ranges
 
         frame = only_ranges(frame, choose_ranges(frame, max_regret / 100))
-    done = write(frame, table=table, output=output, min_gain=min_gain / 100)
+    done = write(frame, table=table, output=output, min_gain=min_gain / 100, prove=_prove if proof else None)
     for one in done:
-        for change in one.report.changes:
-            if change.action != "kept" or change.reason != "no new result":
-                origin = one.origins.get(change.row.key) if change.action in ("added", "replaced") else None
-                place = "" if origin is None else f", from {origin}"
-                console.print(f"{change.action:9}{change.row}: {change.reason}{place}", soft_wrap=True)
-        for regret in one.regrets:
-            console.print(f"regret   {regret.line()}", soft_wrap=True)
-        counts = ", ".join(f"{one.report.count(action)} {action}" for action in ACTIONS)
-        console.print(f"{one.path}: {counted(len(one.report.table.rows), 'row')} ({counts})", soft_wrap=True)
-        if one.unfinished:
-            typer.echo(f"{one.path}: {unfinished_line(one.unfinished)}, then export again", err=True)
+        _print_export(one)
     _report_unresolved(unresolved_shapes(done))
+    if any(one.proof.wrong for one in done):
+        raise typer.Exit(EXIT_UNRESOLVED)
+
+
+def _print_export(done: Export) -> None:
+    """What became of each row of one table."""
+    from kernels.tables.merging import ACTIONS
+    from search.results.unfinished import unfinished_line
+    from search.terminal import output_console
+
+    console = output_console()
+    for claim, reason in done.proof.wrong.items():
+        console.print(f"wrong    {claim.row}: {reason}; left out", soft_wrap=True)
+    for change in done.report.changes:
+        if change.action != "kept" or change.reason != "no new result":
+            origin = done.origins.get(change.row.key) if change.action in ("added", "replaced") else None
+            place = "" if origin is None else f", from {origin}"
+            console.print(f"{change.action:9}{change.row}: {change.reason}{place}", soft_wrap=True)
+    for regret in done.regrets:
+        console.print(f"regret   {regret.line()}", soft_wrap=True)
+    counts = ", ".join(f"{done.report.count(action)} {action}" for action in ACTIONS)
+    console.print(f"{done.path}: {counted(len(done.report.table.rows), 'row')} ({counts})", soft_wrap=True)
+    for reason, count in Counter(done.proof.unproven.values()).items():
+        typer.echo(f"{done.path}: {counted(count, 'row')} not proven: {reason}", err=True)
+    if done.unfinished:
+        typer.echo(f"{done.path}: {unfinished_line(done.unfinished)}, then export again", err=True)
+
+
+def _prove(device: DeviceKey, claims: Sequence[Claim]) -> Proof:
+    """As ``search.commands.proof``, which is loaded only where a row is to be proven: it needs torch."""
+    from search.commands.proof import prove
+
+    return prove(device, claims)
 
 
 @app.command()

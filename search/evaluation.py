@@ -10,7 +10,8 @@ from typing import Literal, Protocol, get_args
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
-from kernels.tables.rows import Evidence
+from kernels.tables import lookup
+from kernels.tables.rows import Evidence, TableRow, TunedTable
 
 Outcome = Literal["ok", "illegal", "compile_error", "resource_limit", "wrong_result", "crashed", "timed_out", "slow"]
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
@@ -27,6 +28,37 @@ class Candidate:
     shape: GemmShape
     family: str
     config: KernelConfig
+
+
+@dataclass(frozen=True)
+class ServedCandidate(Candidate):
+    """A candidate that is to be right wherever its row serves it.
+
+    Args:
+        lowest_M: That the row serves.
+        greatest_M: That the row serves.
+    """
+
+    lowest_M: int
+    greatest_M: int
+
+
+def served(row: TableRow, table: TunedTable) -> ServedCandidate:
+    """The row's configuration with the least and the greatest M that it serves in ``table``.
+
+    What it serves begins and ends where it, or another row of its layer, does.
+    """
+    layer = table.layer(row.N, row.K)
+    ends = {M for one in layer for M in (one.least_M, one.M, one.greatest_M)}
+    near = {M for end in ends for M in (end - 1, end, end + 1) if row.least_M <= M <= row.greatest_M}
+    serves = [row.M, *(M for M in near if _serves(row, M, table))]
+    return ServedCandidate(row.shape, row.family, row.config, min(serves), max(serves))
+
+
+def _serves(row: TableRow, M: int, table: TunedTable) -> bool:
+    """Whether ``row`` is what ``table`` has for M, wherever results may vary or not."""
+    shape = GemmShape(M, row.N, row.K)
+    return any(lookup(table, shape, deterministic_only=only).row is row for only in (False, True))
 
 
 @dataclass(frozen=True)

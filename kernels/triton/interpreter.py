@@ -1,7 +1,7 @@
 """What Triton's CPU interpreter (``TRITON_INTERPRET=1``) needs to run these kernels and does not bring itself.
 
-Three operations are added to its builder: the FP4 conversion of gfx950, given as inline assembly, the product of bf16,
-and, where the installed Triton has none (3.6), the product of scaled operands.
+Four operations of its builder are its own here: the FP4 conversion of gfx950, given as inline assembly; the product of
+bf16; that of scaled FP4, of which Triton has none (3.6) or one that overflows; and the rounding to bf16.
 """
 
 from __future__ import annotations
@@ -81,13 +81,23 @@ def _values(operand: Any, scale: Any) -> npt.NDArray[np.float64]:
     return np.asarray(bits.view(np.float32), dtype=np.float64)
 
 
-def _create_dot_scaled(
-    builder: Any, a: Any, a_scale: Any, a_format: Any, b: Any, b_scale: Any, b_format: Any, *rest: Any
-) -> Any:
-    from triton.runtime.interpreter import TensorHandle
+def _dot_of_fp4(plain: Callable[..., Any] | None) -> Callable[..., Any]:
+    """``plain``, and the product of scaled FP4 in float64: Triton's own makes Inf of 6 * 2**127 first."""
 
-    product = _values(a, a_scale) @ _unscale(b.data.T, b_scale.data).T
-    return TensorHandle((product + rest[-1].data).astype(np.float32), tl.float32)
+    def create_dot_scaled(
+        builder: Any, a: Any, a_scale: Any, a_format: Any, b: Any, b_scale: Any, b_format: Any, *rest: Any
+    ) -> Any:
+        from triton._C.libtriton import ir
+        from triton.runtime.interpreter import TensorHandle
+
+        if plain is not None and not a_format == b_format == ir.ScaleDotElemTypeTY.E2M1:
+            return plain(builder, a, a_scale, a_format, b, b_scale, b_format, *rest)
+        product = _values(a, a_scale) @ _unscale(b.data.T, b_scale.data).T
+        with np.errstate(over="ignore"):
+            return TensorHandle((product + rest[-1].data).astype(np.float32), tl.float32)
+
+    create_dot_scaled.__wrapped__ = plain  # type: ignore[attr-defined]
+    return create_dot_scaled
 
 
 def _dot_of_bf16(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,6 +114,27 @@ def _dot_of_bf16(plain: Callable[..., Any]) -> Callable[..., Any]:
     return create_dot
 
 
+def bf16_bits(values: Floats) -> npt.NDArray[np.uint16]:
+    """The nearest bf16 of each value, ties to even, NaN kept, as bits."""
+    bits = values.view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) >> 16
+    return np.where(np.isnan(values), bits >> 16 | 0x40, rounded).astype(np.uint16)
+
+
+def _cast_to_bf16(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """``plain`` and fp32 rounded to bf16 as GPUs do, where Triton's own interpreter cuts off the last bits."""
+
+    @wraps(plain)
+    def cast_impl(builder: Any, source: Any, target: Any) -> Any:
+        from triton.runtime.interpreter import TensorHandle
+
+        if source.dtype.scalar != tl.float32 or target.scalar != tl.bfloat16:
+            return plain(builder, source, target)
+        return TensorHandle(bf16_bits(source.data), tl.bfloat16)
+
+    return cast_impl
+
+
 def interpreting() -> bool:
     """Whether kernels run through the interpreter: it was switched on before ``kernels`` was imported."""
     from kernels.triton.gemm import fused_gemm_kernel
@@ -116,7 +147,10 @@ def install() -> None:
     from triton.runtime.interpreter import InterpreterBuilder
 
     InterpreterBuilder.create_inline_asm = _create_inline_asm
-    if not hasattr(InterpreterBuilder, "create_dot_scaled"):
-        InterpreterBuilder.create_dot_scaled = _create_dot_scaled
-    if not hasattr(InterpreterBuilder.create_dot, "__wrapped__"):
-        InterpreterBuilder.create_dot = _dot_of_bf16(InterpreterBuilder.create_dot)
+    scaled = getattr(InterpreterBuilder, "create_dot_scaled", None)
+    if not hasattr(scaled, "__wrapped__"):
+        InterpreterBuilder.create_dot_scaled = _dot_of_fp4(scaled)
+    for name, better in (("create_dot", _dot_of_bf16), ("cast_impl", _cast_to_bf16)):
+        plain = getattr(InterpreterBuilder, name)
+        if not hasattr(plain, "__wrapped__"):
+            setattr(InterpreterBuilder, name, better(plain))

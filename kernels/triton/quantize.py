@@ -11,8 +11,10 @@ import triton.language as tl
 
 # v_cvt_scalef32_pk_fp4_bf16 rounds the two bf16 of a register to one byte of its destination and keeps the other bytes.
 # It reads the exponent field of the scale only, so byte << 23 is the scale for every byte (AMD CDNA 4 ISA manual).
-CVT_PK_FP4 = tl.constexpr("v_cvt_scalef32_pk_fp4_bf16 $0, $1, $2")
-CVT_PK_FP4_CONSTRAINTS = tl.constexpr("=v,v,v")
+# LLVM puts no wait states around inline assembly, so a register of its own might be one that a matrix instruction still
+# reads or writes. The destination is that of the pair, whose last writer LLVM knows.
+CVT_PK_FP4 = tl.constexpr("v_cvt_scalef32_pk_fp4_bf16 $0, $0, $2")
+CVT_PK_FP4_CONSTRAINTS = tl.constexpr("=v,0,v")
 
 
 @triton.jit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -21,6 +21,7 @@ from kernels.tables.merging import MergeReport, merge
 from kernels.tables.rows import Made, RowKey, TableRow, TunedTable, needs_proof
 from kernels.tables.sources import table_path
 from search.commands.locks import locked
+from search.evaluation import ServedCandidate, served
 from search.results import PLACE
 from search.results.columns import rows_of
 from search.results.comparisons import Regret, regrets
@@ -33,10 +34,50 @@ DIGITS = 4  # decimals of a microsecond in a table
 
 
 @dataclass(frozen=True)
+class Claim:
+    """That a row is right wherever it will serve."""
+
+    row: TableRow
+    candidate: ServedCandidate
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What executing rows found.
+
+    Args:
+        right: Claims that hold.
+        wrong: Those that do not, and why.
+        unproven: Those of which nothing was found out, and why.
+    """
+
+    right: frozenset[Claim] = frozenset()
+    wrong: Mapping[Claim, str] = field(default_factory=dict)
+    unproven: Mapping[Claim, str] = field(default_factory=dict)
+
+    def joined(self, other: Proof) -> Proof:
+        """Both."""
+        return Proof(self.right | other.right, {**self.wrong, **other.wrong}, {**self.unproven, **other.unproven})
+
+    def without_answer(self, claims: Sequence[Claim]) -> list[Claim]:
+        """Those of ``claims`` that nobody looked at."""
+        return [one for one in claims if one not in self.right and one not in self.wrong and one not in self.unproven]
+
+    def refutes(self, row: TableRow) -> bool:
+        """Whether the configuration of ``row`` is wrong at its shape."""
+        point = (row.family, row.config, row.shape)
+        return any((one.row.family, one.row.config, one.row.shape) == point for one in self.wrong)
+
+
+Prove = Callable[[DeviceKey, Sequence[Claim]], Proof]
+
+
+@dataclass(frozen=True)
 class Export:
     """What was written.
 
     Args:
+        proof: What became of the rows that were executed; the wrong ones were left out.
         unresolved: Shapes of the results that have no winner.
         unfinished: What the search lacks that a row of the table comes from, by the row's shape.
         origins: Of several places of results, the one from which a row came, by its key.
@@ -49,10 +90,16 @@ class Export:
     unfinished: Mapping[GemmShape, str]
     regrets: tuple[Regret, ...] = ()
     origins: Mapping[RowKey, str] = field(default_factory=dict)
+    proof: Proof = Proof()
 
 
-def export(frame: pd.DataFrame, *, table: Path | None, output: Path | None, min_gain: float) -> list[Export]:
+def export(
+    frame: pd.DataFrame, *, table: Path | None, output: Path | None, min_gain: float, prove: Prove | None = None
+) -> list[Export]:
     """Merge the winners of ``frame`` into a table for each device, and write it.
+
+    Rows that are new, and old ones that will serve more than before, are executed first. A wrong one is left out, and
+    the runner-up of its shape takes its place.
 
     Rows of replays, whose times were recorded earlier and perhaps elsewhere, and of simulated GPUs are left out: a
     line on the error stream says so.
@@ -61,6 +108,7 @@ def export(frame: pd.DataFrame, *, table: Path | None, output: Path | None, min_
         table: Incumbent rows; default: ``output``, else the project's table of the device. It need not exist.
         output: Where to write; default: over ``table``.
         min_gain: Part of an incumbent's time that a challenger must save, see ``kernels.tables.merge``.
+        prove: Executes rows; None takes all of them for right.
 
     Raises:
         InputError: No results or those of replays only, several devices for one file, a table of
@@ -74,12 +122,31 @@ def export(frame: pd.DataFrame, *, table: Path | None, output: Path | None, min_
         names = ", ".join(map(str, devices))
         raise InputError(f"the results are of {names}; leave out --table and --output to write one table each")
     tables = {device: table or output or default_path(device) for device in devices}
-    with locked([output or path for path in tables.values()]):
-        plans = [_plan(frame, device, path, output, min_gain) for device, path in tables.items()]
-        texts = [readable_text(plan.report.table, plan.path) for plan in plans]
-        for plan, text in zip(plans, texts, strict=True):  # only when every table was read, merged and can be read
-            write_atomically(plan.path, text.encode())
-    return plans
+    proofs = dict.fromkeys(devices, Proof())
+    while True:
+        with locked([output or path for path in tables.values()]):
+            plans = {
+                device: _plan(frame, device, tables[device], output, min_gain, proofs[device]) for device in devices
+            }
+            open_claims = {} if prove is None else _open_claims(plans)
+            if prove is None or not open_claims:
+                _write([plan for plan, _ in plans.values()])
+                return [plan for plan, _ in plans.values()]
+        for device, claims in open_claims.items():  # outside of the lock: minutes, if there are many
+            proofs[device] = proofs[device].joined(prove(device, claims))
+
+
+def _open_claims(plans: Mapping[DeviceKey, tuple[Export, list[Claim]]]) -> dict[DeviceKey, list[Claim]]:
+    """What is still to be proven, by device."""
+    found = {device: plan.proof.without_answer(claims) for device, (plan, claims) in plans.items()}
+    return {device: claims for device, claims in found.items() if claims}
+
+
+def _write(plans: Sequence[Export]) -> None:
+    """Only when every table was read, merged and can be read back."""
+    texts = [readable_text(plan.report.table, plan.path) for plan in plans]
+    for plan, text in zip(plans, texts, strict=True):
+        write_atomically(plan.path, text.encode())
 
 
 def _exportable(frame: pd.DataFrame) -> pd.DataFrame:
@@ -112,22 +179,50 @@ def default_path(device: DeviceKey) -> Path:
     return path
 
 
-def _plan(frame: pd.DataFrame, device: DeviceKey, table: Path, output: Path | None, min_gain: float) -> Export:
+def _plan(
+    frame: pd.DataFrame, device: DeviceKey, table: Path, output: Path | None, min_gain: float, proof: Proof
+) -> tuple[Export, list[Claim]]:
+    """What would be written, and what it claims beyond the table that is there."""
     old = load_table(table) if table.exists() else TunedTable(device)
     if old.device != device:
         raise InputError(f"{table}: is for {old.device}, the results are of {device}; name another --table")
-    mine = rows_of(frame, device)
+    before = {claim.row.key: claim for claim in _claims(old)}
+    tried = rows_of(frame, device)
+    mine = _without_refuted(tried, proof)
+    old = replace(old, rows=tuple(row for row in old.rows if not proof.refutes(row)))
     chosen = _winning_trials(mine, old)
     rows = [row for row, _ in chosen]
     shapes = {row.shape for row in rows}
-    unresolved = tuple(shape for _, shape in shapes_of(mine) if shape not in shapes)
+    unresolved = tuple(shape for _, shape in shapes_of(tried) if shape not in shapes)
     report = merge(old, TunedTable(device, tuple(rows)), min_gain=min_gain, untried=_untried(mine, old))
     report = _with_reach(report, mine)
     lacks = unfinished(mine, {row.made.study for row in rows})
     doubtful = {row.shape: lacks[row.made.study] for row in report.table.rows if row.made.study in lacks}
     costly = tuple(regret for regret in regrets(mine, report.table) if regret.most > min_gain)
     origins = {row.key: str(trial[PLACE]) for row, trial in chosen if PLACE in trial}
-    return Export(output or table, report, unresolved, doubtful, costly, origins)
+    plan = Export(output or table, report, unresolved, doubtful, costly, origins, proof)
+    return plan, [claim for claim in _claims(report.table) if not _holds(before.get(claim.row.key), claim)]
+
+
+def _claims(table: TunedTable) -> list[Claim]:
+    return [Claim(row, served(row, table)) for row in table.rows]
+
+
+def _holds(old: Claim | None, new: Claim) -> bool:
+    """Whether ``old`` says all that ``new`` does: the same row, which served as many M."""
+    if old is None or (old.row.config, old.row.made) != (new.row.config, new.row.made):
+        return False
+    least, greatest = old.candidate.lowest_M, old.candidate.greatest_M
+    return least <= new.candidate.lowest_M and new.candidate.greatest_M <= greatest
+
+
+def _without_refuted(frame: pd.DataFrame, proof: Proof) -> pd.DataFrame:
+    """``frame`` without the trials of configurations that are wrong."""
+    bad = pd.Series(False, index=frame.index)
+    for row in (claim.row for claim in proof.wrong):
+        here = (frame["M"] == row.M) & (frame["N"] == row.N) & (frame["K"] == row.K) & (frame["family"] == row.family)
+        bad |= (here & _has_config(frame, row)).fillna(False).astype(bool)
+    return frame[~bad]
 
 
 def _with_reach(report: MergeReport, frame: pd.DataFrame) -> MergeReport:
@@ -148,12 +243,17 @@ def _untried(frame: pd.DataFrame, table: TunedTable) -> set[RowKey]:
 
 def _tried(trials: pd.DataFrame, row: TableRow) -> bool:
     """Whether one of ``trials``, of the row's shape and family, has its configuration and today's kernels."""
-    family = FAMILIES[row.family]
-    same = trials["source_hash"].map(family.made, na_action="ignore").fillna(False).astype("boolean")
-    defaults = family.config_type().to_dict()  # stand where a trial's version did not record the field
+    made_today = trials["source_hash"].map(FAMILIES[row.family].made, na_action="ignore").fillna(False)
+    return bool((made_today.astype("boolean") & _has_config(trials, row)).fillna(False).any())
+
+
+def _has_config(trials: pd.DataFrame, row: TableRow) -> pd.Series[Any]:
+    """Which of ``trials``, of the row's family, have its configuration."""
+    same = pd.Series(True, index=trials.index, dtype="boolean")
+    defaults = FAMILIES[row.family].config_type().to_dict()  # stand where a trial's version did not record the field
     for name, value in row.config.to_dict().items():
         same &= trials[name].fillna(defaults[name]) == value
-    return bool(same.fillna(False).any())
+    return same
 
 
 def table_rows(frame: pd.DataFrame, incumbents: TunedTable | None = None) -> list[TableRow]:

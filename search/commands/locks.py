@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,8 +26,10 @@ def locked(paths: Iterable[Path], wait_s: float = WAIT_S) -> Iterator[None]:
         for real in sorted({path.resolve() for path in paths}):  # in one order, so that two never wait for each other
             if not real.parent.is_dir():  # which FileLock would make
                 raise InputError(f"{real}: cannot be written (there is no such folder); make it, or name another")
+            lock = real.with_name(f".{real.name}.lock")
             try:
-                held.enter_context(FileLock(real.with_name(f".{real.name}.lock"), timeout=wait_s))
+                os.close(os.open(lock, os.O_RDWR | os.O_CREAT, 0o644))  # where it cannot be made, FileLock tries on
+                held.enter_context(FileLock(lock, timeout=wait_s))
             except Timeout as error:
                 raise InputError(f"{real}: another process is changing it; wait for it, or write elsewhere") from error
             except OSError as error:

@@ -25,6 +25,7 @@ from kernels.dispatch import load_dispatcher
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.rocm.toolchain import triton_version
+from kernels.tables.rows import needs_proof
 from search.commands.budget import shares, worths
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, Point, Value
 from search.evaluators import Evaluator
@@ -212,7 +213,7 @@ class _Sweep:
                 self.evaluator.close()  # cancels what the threads wait for
 
     def order(self) -> list[GemmShape]:
-        """Shapes in the order of their search.
+        """Shapes in the order of their search; first, of equals, those whose row other kernels or compilers made.
 
         Under a time budget those with the fewest trials come first, so that the same command goes on where the time
         ended; finished ones, which need none, are the last.
@@ -223,9 +224,10 @@ class _Sweep:
             self.studies |= {shape: name for shape, name in newest.items() if name is not None}
         trials = searched_trials(self.storage, self.studies.values())
         self.held = {shape: trials.get(self.studies.get(shape, ""), 0) for shape in request.shapes}
-        if request.time_budget_s is None:
-            return list(request.shapes)
-        return sorted(request.shapes, key=lambda shape: self.held[shape])
+        held = self.held if request.time_budget_s is not None else dict.fromkeys(request.shapes, 0)
+        table = load_dispatcher(self.evaluator.device).table
+        unproven = {row.shape for row in (table.rows if table else ()) if needs_proof(row)}
+        return sorted(request.shapes, key=lambda shape: (held[shape], shape not in unproven))
 
     def worths(self, todo: Sequence[GemmShape]) -> list[float]:
         """See :func:`search.commands.budget.worths`; earlier trials are read where they count."""

@@ -14,10 +14,9 @@ from kernels.tables.rows import TableRow, TunedTable
 from kernels.tables.sources import table_path
 from kernels.wording import counted
 from search.device.served import judged_on_device
-from search.evaluation import Candidate, Evaluation
+from search.evaluation import Candidate, Evaluation, served
 from search.evaluators.offline import OfflineEvaluator
 from search.gate.interpreted import judged_by_interpreter
-from search.gate.served import ServedCandidate
 from search.space.available import config_absence
 from search.terminal import output_console
 
@@ -75,12 +74,6 @@ def _report(table: TunedTable, backend: Backend, on: str) -> int:
     summary = f"{len(chosen) - wrong} ok, {wrong} wrong{skipped}"
     console.print(f"{counted(len(table.rows), 'row')} for {table.device} on the {on}: {summary}")
     return EXIT_WRONG if wrong else 0
-
-
-def served(row: TableRow, table: TunedTable) -> ServedCandidate:
-    """The row's configuration with the least and the greatest M that it serves in ``table``."""
-    below = max((other.M for other in table.layer(row.N, row.K) if other.M < row.M), default=0)
-    return ServedCandidate(row.shape, row.family, row.config, max(below + 1, row.least_M), row.greatest_M)
 
 
 def line_of(row: TableRow, done: Evaluation) -> str:

@@ -12,7 +12,7 @@ import torch
 from kernels.errors import WrongResultError
 from kernels.launches.program import Program
 from kernels.mxfp4.layouts import padded_scale_shape, shuffle_scales
-from kernels.mxfp4.numerics import quantize
+from kernels.mxfp4.numerics import Mxfp4Tensor, quantize, row_slices
 from kernels.mxfp4.reference import ErrorReport, mxfp4_gemm_reference
 from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import BLOCK, GemmShape
@@ -21,7 +21,7 @@ from kernels.runtime.runner import allocate
 from search.device.gpu import Gpu, ReplayDiffersError
 from search.device.timing import Launch
 from search.evaluation import Value
-from search.gate.tolerance import bf16_sum_bound, judge_result
+from search.gate.tolerance import RowSizes, bf16_sum_bound, device_sum_bound, judge_result, row_sizes
 
 REPEATS = 3  # further runs whose bits are compared with the first
 
@@ -61,7 +61,7 @@ def reject_wrong(report: ErrorReport, finite: bool) -> None:
     """
     if not report.ok:
         raise WrongResultError(
-            f"{report.mismatches} of {report.elements} values differ by more than {report.ulp} ulp, first at "
+            f"{report.mismatches} of {report.elements} values are no rounding of the sum, first at "
             f"{report.first_mismatch}; {report.nan_count} NaN; largest error {report.max_rel:.3g}"
         )
     if not finite:
@@ -83,17 +83,19 @@ class CheckedInput:
         weight: [N, K], its scale pads poisoned.
         rows: Rows of the output that are compared, all of them where the float64 product is quick [R].
         reference: Float64 [R, N].
+        sizes: Of the compared rows and of those of the weight, which bound the error of a sum.
     """
 
     a: torch.Tensor
     weight: PackedWeight
     rows: torch.Tensor
     reference: torch.Tensor
+    sizes: tuple[RowSizes, RowSizes]
 
-    def bound(self, program: Program) -> torch.Tensor | None:
-        """Largest error [R, N] where ``program`` adds bf16 values; None where one bf16 step is allowed."""
+    def bound(self, program: Program) -> torch.Tensor:
+        """Largest error [R, N] of the sums of ``program``, which adds fp32 or bf16 values, before they are rounded."""
         if program.bf16_slice_k is None:
-            return None
+            return device_sum_bound(*self.sizes, self.weight.K)
         a = quantize(self.a[self.rows]).dequantize(torch.float64)
         return bf16_sum_bound(a, self.weight.dequantize(torch.float64), program.bf16_slice_k)
 
@@ -113,7 +115,15 @@ def checked_input(shape: GemmShape, seed: int, device: torch.device) -> CheckedI
     a = _scaled_rows(shape.M, shape.K, generator)
     weight = poison_pads(PackedWeight.from_dense(_scaled_rows(shape.N, shape.K, generator)))
     rows = compared_rows(shape, torch.Generator().manual_seed(seed)).to(device)
-    return CheckedInput(a, weight, rows, mxfp4_gemm_reference(a[rows], weight))
+    sizes = (row_sizes(quantize(a[rows]).dequantize(torch.float64)), _weight_sizes(weight))
+    return CheckedInput(a, weight, rows, mxfp4_gemm_reference(a[rows], weight), sizes)
+
+
+def _weight_sizes(weight: PackedWeight) -> RowSizes:
+    """Sizes of the rows, a few at a time: 8 bytes an element."""
+    packed = weight.unshuffled()
+    parts = (Mxfp4Tensor(packed.codes[rows], packed.scales[rows]) for rows in row_slices(weight.N, weight.K))
+    return RowSizes.joined([row_sizes(part.dequantize(torch.float64)) for part in parts])
 
 
 def _scaled_rows(rows: int, columns: int, generator: torch.Generator) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from typing import cast
@@ -20,6 +21,7 @@ from search.device.check import SEEDS, Tensors, checked_input, poison, reject_wr
 from search.device.gpu import TorchGpu, kernel_error
 from search.device.timing import Launch
 from search.evaluation import Candidate, Evaluation, Outcome
+from search.gate.served import Serving, served_M, ways
 from search.gate.tolerance import judge_result
 from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
 
@@ -42,7 +44,7 @@ def judged_on_device(device: DeviceKey, candidates: Sequence[Candidate]) -> Iter
 
 
 def run_on_device(candidate: Candidate, *, device: DeviceKey) -> Evaluation:
-    """Compare the dispatcher's product with the reference.
+    """Compare the dispatcher's product with the reference, in every way in which the candidate's row serves.
 
     Raises:
         KernelError: The GPU's context is broken; the process must end.
@@ -65,18 +67,36 @@ def _largest_error(candidate: Candidate, device: DeviceKey, seed: int, where: to
     """Largest relative error of one product.
 
     Raises:
-        WrongResultError: An element is off by more than a bf16 step (or than sums of bf16 values allow, where the
-            configuration has such), or was not written.
+        WrongResultError: An element is no rounding of its sum (or further from it than sums of bf16 values allow, where
+            the configuration has such), or was not written.
     """
-    given = checked_input(candidate.shape, seed, where)
-    out = torch.empty(candidate.shape.M, candidate.shape.N, dtype=torch.bfloat16, device=where)
+    own = _error(candidate, Serving(candidate.shape.M), device, seed, where)
+    for serving in ways(candidate, device):
+        try:
+            _error(candidate, serving, device, seed, where)
+        except WrongResultError as error:
+            raise WrongResultError(f"{serving}: {error}") from error
+    return own
+
+
+def _error(candidate: Candidate, serving: Serving, device: DeviceKey, seed: int, where: torch.device) -> float:
+    shape = replace(candidate.shape, M=serving.M)
+    given = checked_input(shape, seed, where)
+    a = given.a if serving.stride_am is None else _apart(given.a, serving.stride_am)
+    out = torch.empty(shape.M, shape.N, dtype=torch.bfloat16, device=where)
     poison({"out": out})
-    for launch in dispatcher_launch(candidate, [given.tensors | {"out": out}], device):
-        launch()
-    program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)
+    _dispatcher(candidate, device).gemm(a, given.weight, out=out, graph=False)
+    program = FAMILIES[candidate.family].program(shape, candidate.config, serving.stride_am)
     report = judge_result(out[given.rows], given.reference, given.bound(program))
     reject_wrong(report, bool(out.isfinite().all()))
     return report.max_rel
+
+
+def _apart(a: torch.Tensor, stride: int) -> torch.Tensor:
+    """``a`` [M, K] with rows ``stride`` elements apart, NaN between them."""
+    wide = a.new_full((a.shape[0], stride), torch.nan)
+    wide[:, : a.shape[1]] = a
+    return wide[:, : a.shape[1]]
 
 
 UNKNOWN_US = 1.0  # the row's time: the dispatcher does not read it
@@ -84,8 +104,7 @@ UNKNOWN_US = 1.0  # the row's time: the dispatcher does not read it
 
 def dispatcher_launch(candidate: Candidate, sets: Sequence[Tensors], device: DeviceKey) -> list[Launch]:
     """Calls of ``Dispatcher.gemm``, one a set, served by a table whose only row is ``candidate``."""
-    dispatcher = Dispatcher(device, TunedTable(device, (_row(candidate),)))
-    shape = candidate.shape
+    dispatcher, shape = _dispatcher(candidate, device), candidate.shape
     weights = [PackedWeight(one["b"], one["b_scale"], shape.N, shape.K) for one in sets]
     return [partial(_call, dispatcher, one["a"], weight, one["out"]) for one, weight in zip(sets, weights, strict=True)]
 
@@ -94,11 +113,16 @@ def _call(dispatcher: Dispatcher, a: torch.Tensor, weight: PackedWeight, out: to
     dispatcher.gemm(a, weight, out=out, graph=False)
 
 
+def _dispatcher(candidate: Candidate, device: DeviceKey) -> Dispatcher:
+    return Dispatcher(device, TunedTable(device, (_row(candidate),)))
+
+
 def _row(candidate: Candidate) -> TableRow:
     shape = candidate.shape
+    first, last = served_M(candidate)
     family = FAMILIES[candidate.family]
     made = Made(date.today(), triton.__version__, "", family.source_hash, "", "")
     return TableRow(
         shape.M, shape.N, shape.K, candidate.family, candidate.config, "measured",
-        family.is_deterministic(candidate.config), made, time_us=UNKNOWN_US,
+        family.is_deterministic(candidate.config), made, time_us=UNKNOWN_US, serves_from=first, serves_to=last,
     )  # fmt: skip

@@ -20,10 +20,10 @@ from kernels.errors import CompileError, IllegalConfigError, InputError, KernelE
 from kernels.families import FAMILIES
 from kernels.launches.program import Program
 from kernels.problem import GemmShape
-from search.evaluation import Candidate, Evaluation, Outcome, Value
+from search.evaluation import Candidate, Evaluation, Outcome, ServedCandidate, Value
 from search.evaluators import Evaluator
 from search.gate.check import GateReport, check_program, load_calls
-from search.gate.served import ServedCandidate, check_served
+from search.gate.served import check_served
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts
 from search.gfx950.machine import Machine
@@ -229,8 +229,7 @@ def judge(task: OfflineTask, *, device: DeviceKey, cache: Path, model: Model) ->
             return _not_executed(formula_us, task.bar, facts)
         report = check_program(program, load_calls(compiled), candidate.shape)
         facts |= {"deterministic": deterministic} | _checked_facts(compiled, report)
-        if isinstance(candidate, ServedCandidate):
-            check_served(candidate, lambda other: _compile(other, ArtifactCache(cache), task.logs))
+        check_served(candidate, lambda other: _compile(other, ArtifactCache(cache), task.logs), device)
     except KernelError as error:
         return Evaluation(cast(Outcome, error.outcome), str(error), facts=facts)
     works = ExecutedCandidate(program, compiled, report).works(machine)

@@ -20,16 +20,19 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from kernels.config import KernelConfig
 from kernels.device import DeviceKey
-from kernels.errors import KernelError, UnavailableError
+from kernels.errors import KernelError, UnavailableError, WrongResultError
 from kernels.families import FAMILIES
+from kernels.families.family import Family
 from kernels.launches.coverage import GridIndex
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
 from kernels.runtime.runner import TORCH_DTYPES, run_call
 from kernels.triton import interpreter
 from search.evaluation import Candidate, Evaluation, Outcome, Value
-from search.gate.sample import Sample, take_sample
+from search.gate.sample import Sample, shared_inputs, take_sample
+from search.gate.served import Serving, ways
 
 ROOT = Path(__file__).resolve().parents[2]
 LAST_WORDS = 300  # characters kept of what a broken interpreter wrote
@@ -41,7 +44,7 @@ def judged_by_interpreter(device: DeviceKey, candidates: Sequence[Candidate]) ->
     try:
         for candidate in candidates:
             process = process or Interpreter()
-            done = process.judge(candidate)
+            done = process.judge(candidate, device)
             if done is None:
                 yield Evaluation("crashed", f"the interpreter ended: {process.last_words()}")
                 process = None
@@ -64,11 +67,11 @@ class Interpreter:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, bufsize=1,
         )  # fmt: skip
 
-    def judge(self, candidate: Candidate) -> Evaluation | None:
+    def judge(self, candidate: Candidate, device: DeviceKey) -> Evaluation | None:
         """Evaluation of ``candidate``; None if the process ended."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps(_question(candidate)) + "\n")
+            self._process.stdin.write(json.dumps(_question(candidate, device)) + "\n")
         except BrokenPipeError:
             return None
         line = self._process.stdout.readline()
@@ -89,9 +92,12 @@ class Interpreter:
         self._errors.close()
 
 
-def _question(candidate: Candidate) -> dict[str, Any]:
+def _question(candidate: Candidate, device: DeviceKey) -> dict[str, Any]:
     shape = candidate.shape
-    return {"shape": (shape.M, shape.N, shape.K), "family": candidate.family, "config": candidate.config.to_dict()}
+    return {
+        "shape": (shape.M, shape.N, shape.K), "family": candidate.family, "config": candidate.config.to_dict(),
+        "servings": [(one.M, one.stride_am) for one in ways(candidate, device)],
+    }  # fmt: skip
 
 
 def answer(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,14 +108,37 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
         config = family.config(question["config"])
         if not all(stage.FUNCTIONS for stage in family.launched(config)):
             raise UnavailableError(f"{family.name} launches what is no Triton kernel, which the interpreter could run")
-        program = family.program(shape, config)
-        sample = take_sample(program, shape, extreme=False)
-        interpret(program, sample)
-        facts["max_rel_error"] = sample.compare(rounded=False)
-        sample.reject_stray_values()
+        facts["max_rel_error"] = _execute(family, shape, config, None)
+        for M, stride_am in question["servings"]:
+            serving = Serving(M, stride_am)
+            try:
+                _execute(family, replace(shape, M=M), config, stride_am)
+            except WrongResultError as error:
+                raise WrongResultError(f"{serving}: {error}") from error
     except KernelError as error:
         return {"outcome": cast(Outcome, error.outcome), "reason": str(error), "facts": facts}
     return {"outcome": "ok", "reason": "", "facts": facts}
+
+
+def _execute(family: Family, shape: GemmShape, config: KernelConfig, stride_am: int | None) -> float:
+    """Largest relative error of a sample, on operands that are this call's own: kernels can write to them here.
+
+    Raises:
+        WrongResultError: An element is off, or was written beside the tiles or in an operand.
+    """
+    program = family.program(shape, config, stride_am)
+    extreme = config.to_dict().get("a_operand") != "bf16"  # bf16 overflows at the ends of the format
+    shared_inputs.cache_clear()
+    sample = take_sample(program, shape, extreme=extreme, stride_am=stride_am)
+    interpret(program, sample)
+    error = sample.compare()
+    sample.reject_stray_values()
+    shared_inputs.cache_clear()
+    before = take_sample(program, shape, extreme=extreme, stride_am=stride_am)
+    for name in ("a", "b", "b_scale"):
+        if not np.array_equal(sample.memory[name].array, before.memory[name].array):
+            raise WrongResultError(f"operand {name} was written to")
+    return error
 
 
 def interpret(program: Program, sample: Sample) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.launches.coverage import TiledCoverage
-from kernels.launches.program import Buffer, Program
+from kernels.launches.coverage import GridIndex, TiledCoverage
+from kernels.launches.native import NativeKernel
+from kernels.launches.program import Buffer, KernelCall, Program
 from kernels.problem import GemmShape
+from search.gfx950.code.triton import WAVE_SIZE
 
-# Tiles, and the multiplications of all of them together, unless a single tile has more: what takes about 0.1 s.
-AFFORDABLE = ((5, 2e8), (8, 4e7))
+# Tiles, and the multiplications of all of them together, unless those that are needed have more: about 0.1 s.
+AFFORDABLE = ((5, 2.5e8), (8, 6e7))
+MATRIX = 16 * 16  # elements of C that a wave multiplies at least
 CHECKED_ROWS, CHECKED_COLUMNS = 64, 64  # of a tile, where a further kernel writes the output
 WRAPS = (1 << 31, 1 << 32, 1 << 33)  # bytes, where offsets of bytes, or of elements of 2 or 4, no longer fit 32 bits
 Tile = tuple[int, int]
@@ -30,21 +34,44 @@ class Region:
 def choose_regions(program: Program, shape: GemmShape) -> tuple[list[Region], list[list[Region]]]:
     """The regions of C to compare, and for each launch the regions that it must work on.
 
-    A launch touches whole tiles of its own, so the launches before it must cover these.
+    A launch touches whole tiles of its own, so the launches before it must cover these. Tiles are taken as long as they
+    are affordable.
     """
-    tiles = _choose_tiles(program, gemm_coverage(program), shape)
-    fused = "b" in program.calls[-1].args.values()
-    checked = tiles if fused else [_window(tile) for tile in tiles]
-    touched: list[list[Region]] = []
-    regions = checked
+    gemm, tiles = gemm_call(program)
+    position = program.calls.index(gemm)
+    fused = gemm is program.calls[-1]
+    each = _multiplications(gemm, tiles, shape.K)
+    paths: list[list[Region]] = []
+    work: set[GridIndex] = set()
+    for tile, needed in _tiles_in_order(program, tiles, shape):
+        path = _path(program, tile if fused else _window(tile))
+        more = work.union(tiles.workgroups(path[position].rows, path[position].columns))
+        if not needed and not any(len(paths) < count and len(more) * each <= limit for count, limit in AFFORDABLE):
+            break
+        paths.append(path)
+        work = more
+    return [path[-1] for path in paths], [list(regions) for regions in zip(*paths, strict=True)]
+
+
+def _path(program: Program, region: Region) -> list[Region]:
+    """What each launch must work on for ``region`` of the output."""
+    path: list[Region] = []
     for call in reversed(program.calls):
-        regions = [Region(*call.coverage.extent(region.rows, region.columns)) for region in regions]
-        touched.insert(0, regions)
-    return checked, touched
+        region = Region(*call.coverage.extent(region.rows, region.columns))
+        path.insert(0, region)
+    return path
 
 
-def _choose_tiles(program: Program, coverage: TiledCoverage, shape: GemmShape) -> list[Region]:
-    """Tiles to compute, as many as are affordable: both tails, where 32 bits end, the first, tails, any others.
+def _multiplications(gemm: KernelCall, tiles: TiledCoverage, K: int) -> float:
+    """Of one workgroup; where its waves have less than a matrix instruction each, they do the same work."""
+    kernel = gemm.kernel
+    waves = kernel.threads // WAVE_SIZE if isinstance(kernel, NativeKernel) else gemm.options.get("num_warps", 1)
+    splits = math.prod(gemm.grid) / (tiles.num_m * tiles.num_n)
+    return max(tiles.BLOCK_M * tiles.BLOCK_N, waves * MATRIX) * K / splits
+
+
+def _tiles_in_order(program: Program, coverage: TiledCoverage, shape: GemmShape) -> Iterator[tuple[Region, bool]]:
+    """Tiles to compute, and whether they must be: both tails, where 32 bits end, the first, tails, any others.
 
     The others are drawn by the candidate, so that a search sees many places of one tiling.
     """
@@ -53,15 +80,10 @@ def _choose_tiles(program: Program, coverage: TiledCoverage, shape: GemmShape) -
     needed = [(last_m, last_n), *_wrapping_tiles(program, coverage, shape)]
     wanted = [*needed, (0, 0), (last_m, 0), (0, last_n)]
     wanted += [(_between(random, coverage.num_m), _between(random, coverage.num_n)) for _ in range(8)]
-    each = coverage.BLOCK_M * coverage.BLOCK_N * shape.K
-    count = max(len(set(needed)), *(min(tiles, int(limit / each)) for tiles, limit in AFFORDABLE))
-    return [
-        Region(
-            range(m * coverage.BLOCK_M, min((m + 1) * coverage.BLOCK_M, shape.M)),
-            range(n * coverage.BLOCK_N, min((n + 1) * coverage.BLOCK_N, shape.N)),
-        )
-        for m, n in list(dict.fromkeys(wanted))[:count]
-    ]
+    for m, n in dict.fromkeys(wanted):
+        rows = range(m * coverage.BLOCK_M, min((m + 1) * coverage.BLOCK_M, shape.M))
+        columns = range(n * coverage.BLOCK_N, min((n + 1) * coverage.BLOCK_N, shape.N))
+        yield Region(rows, columns), (m, n) in needed
 
 
 def _fingerprint(program: Program) -> int:
@@ -97,15 +119,15 @@ def _between(random: np.random.Generator, count: int) -> int:
     return int(2 * random.integers(odd) + 1 if count % 2 and odd else random.integers(count))
 
 
-def gemm_coverage(program: Program) -> TiledCoverage:
-    """Tiles of the launch that reads the weight.
+def gemm_call(program: Program) -> tuple[KernelCall, TiledCoverage]:
+    """The launch that reads the weight, and its tiles.
 
     Raises:
         ValueError: There is no such launch, or nobody knows which workgroup of it computes what.
     """
     for call in program.calls:
         if "b" in call.args.values() and isinstance(call.coverage, TiledCoverage):
-            return call.coverage
+            return call, call.coverage
     raise ValueError("the program has no launch that reads the weight")
 
 

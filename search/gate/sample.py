@@ -51,17 +51,14 @@ class Sample:
         """How many elements are compared."""
         return sum(len(region.rows) * len(region.columns) for region in self.checked)
 
-    def compare(self, *, rounded: bool = True) -> float:
+    def compare(self) -> float:
         """Largest relative error of the output, once every launch has run.
-
-        Args:
-            rounded: To bf16, as the hardware does; Triton's interpreter cuts off, which is a step at most.
 
         Raises:
             WrongResultError: An element is off.
         """
         out = torch.from_numpy(self.memory["out"].array).view(torch.bfloat16)
-        return max(_compare(out, self, region, rounded) for region in self.checked)
+        return max(_compare(out, self, region) for region in self.checked)
 
     def reject_stray_values(self) -> None:
         """Whether everything outside of the tiles is still poison, where nobody tells who stored what.
@@ -227,7 +224,7 @@ def _workgroups(coverage: Coverage, regions: Sequence[Region]) -> tuple[GridInde
     return tuple(wanted)
 
 
-def _compare(out: torch.Tensor, sample: Sample, region: Region, rounded: bool) -> float:
+def _compare(out: torch.Tensor, sample: Sample, region: Region) -> float:
     """Largest relative error of the region.
 
     Raises:
@@ -236,7 +233,7 @@ def _compare(out: torch.Tensor, sample: Sample, region: Region, rounded: bool) -
     rows, columns = region.rows, region.columns
     expected = sample.inputs.expected(rows, columns, sample.program.bf16_slice_k)
     actual = out[rows.start : rows.stop, columns.start : columns.stop]
-    report = judge_result(actual, expected.reference, expected.bound if rounded else None)
+    report = judge_result(actual, expected.reference, expected.bound)
     if report.first_mismatch is not None:
         m, n = report.first_mismatch
         raise WrongResultError(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kernels.device import GFX950
+from kernels.device import GFX950, DeviceKey
 from kernels.errors import WrongResultError
 from kernels.families import FAMILIES
 from kernels.launches.program import Program
 from kernels.problem import GemmShape
-from search.evaluation import Candidate
+from search.evaluation import Candidate, ServedCandidate
 from search.gate.check import check_program, load_calls
 from search.gfx950.code.calls import CompiledCall
 
-GAP = 80  # elements between the rows of a strided A: the code is that of multiples of 16, no row begins at one of 32
+# Elements between the rows of a strided A: at multiples of 16, for which there is code of its own, but not of 32; and
+# where no row but the first is aligned to more than an element.
+GAPS = (80, 81)
 Compile = Callable[[Program], Sequence[CompiledCall]]
 
 
@@ -41,23 +43,25 @@ def servings(shape: GemmShape, lowest_M: int, greatest_M: int) -> tuple[Serving,
     M - 1 is no multiple of any tile that divides M, so that masks which the row's own M never needs are needed.
     """
     others = {M for M in (lowest_M, shape.M - 1, greatest_M) if lowest_M <= M <= greatest_M} - {shape.M}
-    return (*map(Serving, sorted(others)), Serving(shape.M, shape.K + GAP))
+    return (*map(Serving, sorted(others)), *(Serving(shape.M, shape.K + gap) for gap in GAPS))
 
 
-@dataclass(frozen=True)
-class ServedCandidate(Candidate):
-    """A candidate that is to be right wherever its row serves it.
-
-    Args:
-        lowest_M: That the row serves.
-        greatest_M: That the row serves.
-    """
-
-    lowest_M: int
-    greatest_M: int
+def served_M(candidate: Candidate) -> tuple[int, int]:
+    """The least and the greatest M that a row of ``candidate`` serves; its own where nothing else is said."""
+    if isinstance(candidate, ServedCandidate):
+        return candidate.lowest_M, candidate.greatest_M
+    return candidate.shape.M, candidate.shape.M
 
 
-def check_served(candidate: ServedCandidate, compiled: Compile) -> None:
+def ways(candidate: Candidate, device: DeviceKey) -> Iterator[Serving]:
+    """The :func:`servings` of ``candidate`` beside its own; a row is passed over where its configuration is illegal."""
+    if isinstance(candidate, ServedCandidate):
+        for serving in servings(candidate.shape, *served_M(candidate)):
+            if candidate.config.check(replace(candidate.shape, M=serving.M), device) is None:
+                yield serving
+
+
+def check_served(candidate: Candidate, compiled: Compile, device: DeviceKey = GFX950) -> None:
     """Execute a candidate, which is right at its own shape, in every way of :func:`servings`.
 
     Args:
@@ -67,10 +71,8 @@ def check_served(candidate: ServedCandidate, compiled: Compile) -> None:
         WrongResultError: It is wrong in one of them; the message says in which.
         KernelError: As :func:`~search.gate.check.check_program`.
     """
-    for serving in servings(candidate.shape, candidate.lowest_M, candidate.greatest_M):
+    for serving in ways(candidate, device):
         used = replace(candidate.shape, M=serving.M)
-        if candidate.config.check(used, GFX950) is not None:
-            continue  # a row is passed over where its configuration is illegal
         program = FAMILIES[candidate.family].program(used, candidate.config, serving.stride_am)
         try:
             check_program(program, load_calls(compiled(program)), used, stride_am=serving.stride_am)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from fake_evaluator import FakeEvaluator, judge
 from result_rows import failed, predicted, results
 from typer.testing import CliRunner
 
-from kernels.device import GFX950
+from kernels.device import GFX950, DeviceKey
 from kernels.families.defaults import default_choice
 from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
@@ -25,6 +26,7 @@ from kernels.tables import sources as table_sources
 from kernels.tables.file import load_table, write_table
 from kernels.tables.rows import Made, TableRow, TunedTable
 from search.cli import app
+from search.commands.export import Claim, Proof
 from search.evaluation import Candidate, Evaluation
 from search.formats.gpumode import BENCHMARK_SHAPES
 from search.results import load, save
@@ -34,6 +36,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(*args: str | Path) -> Any:
     return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture(autouse=True)
+def taken_for_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows made by hand are not executed; tests/search/commands/test_proof.py has what that is worth."""
+    monkeypatch.setattr("search.cli._prove", lambda device, claims: Proof(frozenset(claims)))
 
 
 @pytest.fixture
@@ -172,6 +180,25 @@ def test_export_writes_a_table_and_exits_1_where_a_shape_has_no_winner(tmp_path:
     assert "added" in done.stdout and f"{table}: 1 row (1 added" in done.stdout
     assert "no winner for 64x2112x7168" in done.stderr
     assert load_table(table).rows[0].predicted_us == 8.0
+
+
+def test_a_wrong_row_is_named_left_out_and_exit_code_1(
+    tmp_path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "results.parquet"
+    save(results(predicted(8.0), predicted(9.0, num_warps=8)), path)
+
+    def proof(device: DeviceKey, claims: Sequence[Claim]) -> Proof:
+        bad = {claim: "wrong_result: at M = 15: off" for claim in claims if claim.row.predicted_us == 8.0}
+        return Proof(wrong=bad, unproven={claim: "no GPU" for claim in claims if claim not in bad})
+
+    monkeypatch.setattr("search.cli._prove", proof)
+    done = run("export", "--results", path, "--table", tmp_path / "t.yaml")
+    assert done.exit_code == 1
+    line = "wrong    16x2112x7168 fused predicted_us=8: wrong_result: at M = 15: off; left out"
+    assert done.stdout.splitlines()[0] == line
+    assert load_table(tmp_path / "t.yaml").rows[0].predicted_us == 9.0
+    assert done.stderr == f"{tmp_path}/t.yaml: 1 row not proven: no GPU\n"
 
 
 def test_a_search_that_was_cut_short_is_named_where_its_winner_is_shown_or_exported(tmp_path: Path) -> None:
@@ -338,7 +365,10 @@ def test_program_answers_a_mistake_without_a_traceback(tmp_path: Path) -> None:
         (["--help"], {"torch", "triton", "numpy", "pandas", "optuna", "sqlalchemy", "matplotlib"}),
         (["inspect", "--help"], {"torch", "triton", "numpy", "pandas", "optuna", "sqlalchemy", "matplotlib"}),
         (["inspect", "--results", "FILE", "--best"], {"torch", "optuna", "sqlalchemy", "matplotlib"}),
-        (["export", "--results", "FILE", "--table", "new.yaml"], {"torch", "optuna", "sqlalchemy", "matplotlib"}),
+        (
+            ["export", "--no-proof", "--results", "FILE", "--table", "new.yaml"],
+            {"torch", "optuna", "sqlalchemy", "matplotlib"},
+        ),
     ],
 )
 def test_commands_load_only_what_they_need(tmp_path: Path, saved: Path, args: list[str], unloaded: set[str]) -> None:

@@ -6,6 +6,7 @@ import math
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from typing import Any
 import optuna
 import pytest
 import torch
+import triton
 from fake_evaluator import FakeEvaluator, judge
 from fake_gpu import H200
 from optuna.exceptions import StorageInternalError
 
 from kernels.device import GFX950
 from kernels.errors import InputError
+from kernels.families import FAMILIES
 from kernels.families.defaults import default_choice
 from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
@@ -183,6 +186,21 @@ def test_a_short_time_searches_a_few_shapes_and_the_same_sweep_goes_on_with_the_
     assert [progress.shape for progress in reporter.done[2:]] == [*shapes[2:4]]
     assert second.left == [*shapes[4:]]
     assert set(second.studies) >= set(shapes[:4])  # what the first sweep found is shown as well
+
+
+def test_a_row_that_another_compiler_made_is_proven_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shapes = tuple(GemmShape(M, 2112, 7168) for M in (1, 2, 4))
+    monkeypatch.setattr(table_sources, "tables_folder", lambda: tmp_path)
+    monkeypatch.setattr("search.commands.sweep.make_evaluator", lambda *_, **__: FakeEvaluator())
+    now = Made(date(2026, 11, 29), triton.__version__, "2.13.0", FAMILIES["fused"].source_hash, "p", "s")
+    for version, expected in ((triton.__version__, [1, 2, 4]), ("1.2.3", [2, 1, 4])):
+        made = replace(now, triton=version)
+        row = TableRow(2, 2112, 7168, "fused", TUNED, "predicted", True, made, predicted_us=5.0)
+        write_table(tmp_path / "gfx950.yaml", TunedTable(GFX950, (row,)))
+        reporter = Quiet()
+        results = tmp_path / version
+        run_sweep(SweepRequest(shapes, "gfx950", families=("fused",), trials=2, results=results), reporter)
+        assert [progress.shape.M for progress in reporter.done] == expected
 
 
 class ThreadPool:

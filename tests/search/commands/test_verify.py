@@ -14,12 +14,14 @@ from typer.testing import CliRunner
 
 import search.commands.verify as verify
 import search.evaluators.offline
+import search.gate.interpreted as interpreted
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.errors import InputError, WrongResultError
 from kernels.families import FAMILIES
 from kernels.families.defaults import default_choice
 from kernels.families.fused import TileConfig
 from kernels.families.staged_hip import StagedHipConfig
+from kernels.launches.program import Program
 from kernels.problem import GemmShape
 from kernels.rocm.code_objects import PATH_VARIABLE
 from kernels.rocm.compiler import COMPILER_VARIABLE
@@ -27,9 +29,9 @@ from kernels.tables.file import write_table
 from kernels.tables.rows import Made, TableRow, TunedTable
 from search.cli import app
 from search.device.served import judged_on_device
-from search.evaluation import Candidate, Evaluation
-from search.gate.check import take_sample
+from search.evaluation import Candidate, Evaluation, ServedCandidate
 from search.gate.interpreted import judged_by_interpreter
+from search.gate.sample import Sample, take_sample
 
 H200 = DeviceKey("sm_90", 132)
 MADE = Made(date(2026, 11, 30), "3.9.0", "2.13.0", "0" * 12, "offline", "study")
@@ -143,6 +145,25 @@ def test_an_interpreter_that_breaks_down_costs_one_row() -> None:
     found = list(judged_by_interpreter(GFX950, [bad, good]))
     assert [done.outcome for done in found] == ["crashed", "ok"]
     assert found[0].reason == "the interpreter ended: KeyError: 'none'"
+
+
+def test_the_interpreter_looks_at_the_other_m_and_at_strided_rows() -> None:
+    config = TileConfig(BLOCK_K=64)
+    served = ServedCandidate(GemmShape(17, 64, 192), "fused", config, 16, 20)
+    (done,) = judged_by_interpreter(GFX950, [served])
+    assert (done.outcome, done.reason) == ("ok", "")
+    assert interpreted._question(served, GFX950)["servings"] == [(16, None), (20, None), (17, 272), (17, 273)]
+
+
+def test_an_operand_that_the_interpreter_writes_to_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scribble(program: Program, sample: Sample) -> None:
+        sample.memory["b_scale"].array[0, 0] ^= 1
+
+    monkeypatch.setattr(interpreted, "interpret", scribble)
+    monkeypatch.setattr(Sample, "compare", lambda self: 0.0)
+    monkeypatch.setattr(Sample, "reject_stray_values", lambda self: None)
+    with pytest.raises(WrongResultError, match="operand b_scale was written to"):
+        interpreted._execute(FAMILIES["fused"], GemmShape(17, 64, 192), TileConfig(BLOCK_K=64), None)
 
 
 def test_a_sample_that_nobody_computed_is_wrong() -> None:

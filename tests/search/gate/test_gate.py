@@ -10,6 +10,7 @@ from broken_kernels import broken_gemm_kernel
 from compiled_programs import check, compiled, default_program, simulated_families, skip_unless_here
 
 from kernels.errors import WrongResultError
+from kernels.families import FAMILIES
 from kernels.launches.coverage import TileCoverage
 from kernels.launches.program import Buffer, KernelCall, Program
 from kernels.launches.triton_kernel import TritonKernel
@@ -230,3 +231,13 @@ def test_a_native_kernel_gets_its_arguments_as_the_launcher_packs_them() -> None
     swapped = replace(gemm.kernel, arg_names=("a_scale_ptr", "codes_ptr", *gemm.kernel.arg_names[2:]))
     with pytest.raises(WrongResultError):
         check(replace(program, calls=(quantize, replace(gemm, kernel=swapped))), TAILS)
+
+
+def test_the_fp4_conversion_takes_no_register_that_a_matrix_instruction_still_uses() -> None:
+    shape = GemmShape(48, 512, 512)
+    tile = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 256, "num_warps": 4, "num_stages": 2}
+    program = FAMILIES["fused"].program(shape, FAMILIES["fused"].config(tile))
+    (one,) = compiled(program)
+    conversions = [i for i in one.decoded().program.instructions if "cvt_scalef32" in i.statement.mnemonic]
+    assert conversions and all(i.statement.operands[0] == i.statement.operands[1] for i in conversions)
+    assert one.decoded().program.hazards == ()

@@ -52,3 +52,15 @@ def test_both_tails_come_first() -> None:
 
 def test_a_single_tile_is_checked_once() -> None:
     assert checked(GemmShape(9, 64, 256), 16, 64) == [Region(range(0, 9), range(0, 64))]
+
+
+def test_a_further_kernel_of_wide_tiles_is_compared_whole_and_fewer_of_them() -> None:
+    family, shape = FAMILIES["fused_splitk_workspace"], GemmShape(8, 2112, 7168)
+    program = family.program(shape, family.config({"BLOCK_M": 8, "BLOCK_N": 16, "BLOCK_K": 128, "split_k": 2}))
+    compared, touched = choose_regions(program, shape)
+    assert compared == touched[-1]
+    gemm, reduce = program.calls
+    needed = {index for region in touched[0] for index in gemm.coverage.workgroups(region.rows, region.columns)}
+    products = len(needed) * (4 * 16 * 16) * 7168 / 2  # four waves of a matrix instruction each, half of K
+    assert 0 < products <= 2.5e8
+    assert reduce.coverage.extent(compared[0].rows, compared[0].columns) == (compared[0].rows, compared[0].columns)

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 from compiled_programs import compiled, simulated_families, skip_unless_here
 
+from kernels.device import GFX950
 from kernels.errors import WrongResultError
 from kernels.families import FAMILIES
 from kernels.launches.program import Program
 from kernels.problem import GemmShape
-from search.gate.served import Compile, ServedCandidate, Serving, check_served, servings
+from search.evaluation import Candidate, ServedCandidate
+from search.gate.served import Compile, Serving, check_served, served_M, servings, ways
 from search.gfx950.code.calls import CompiledCall
 
 SHAPE = GemmShape(32, 64, 512)  # both tile rows of 16 are full
@@ -22,9 +24,17 @@ def candidate(family: str, lowest_M: int = 17) -> ServedCandidate:
 
 
 def test_a_row_is_used_at_its_least_m_below_its_m_above_it_and_with_strided_rows() -> None:
-    assert servings(GemmShape(64, 64, 512), 33, 96) == (Serving(33), Serving(63), Serving(96), Serving(64, 592))
-    assert servings(GemmShape(64, 64, 512), 64, 64) == (Serving(64, 592),)
-    assert servings(GemmShape(1, 64, 512), 1, 1) == (Serving(1, 592),)
+    apart = (Serving(64, 592), Serving(64, 593))  # at multiples of 16 elements, and at any
+    assert servings(GemmShape(64, 64, 512), 33, 96) == (Serving(33), Serving(63), Serving(96), *apart)
+    assert servings(GemmShape(64, 64, 512), 64, 64) == apart
+    assert servings(GemmShape(1, 64, 512), 1, 1) == (Serving(1, 592), Serving(1, 593))
+
+
+def test_only_a_served_candidate_is_used_otherwise_than_at_its_own_shape() -> None:
+    own = Candidate(SHAPE, "fused", FAMILIES["fused"].config({}))
+    assert list(ways(own, GFX950)) == []
+    assert list(ways(candidate("fused"), GFX950)) == [Serving(17), Serving(31), Serving(32, 592), Serving(32, 593)]
+    assert (served_M(own), served_M(candidate("fused"))) == ((32, 32), (17, 32))
 
 
 @pytest.mark.parametrize("family", simulated_families())

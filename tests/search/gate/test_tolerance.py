@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.mxfp4.reference import to_bf16
-from search.gate.tolerance import RowSizes, bf16_sum_bound, judge_result, sum_bound
+from search.gate.tolerance import RowSizes, bf16_sum_bound, device_sum_bound, judge_result, row_sizes, sum_bound
 
 
 def test_the_bound_is_slices_times_half_a_step_of_the_magnitudes() -> None:
@@ -140,3 +140,16 @@ def test_what_is_not_finite_must_be_so_in_both(value: float, expected: float, ok
     out = torch.tensor([[value, 9.0]], dtype=torch.bfloat16)
     reference = torch.tensor([[expected, 8.0]], dtype=torch.float64)
     assert judge_result(out, reference, torch.full((1, 2), 1.0, dtype=torch.float64)).ok is ok
+
+
+def test_on_hardware_each_matrix_instruction_may_be_off_by_a_step_of_fp32_and_a_cut_off_bit_shows() -> None:
+    generator = torch.Generator().manual_seed(5)
+    a, b = (torch.randint(-2, 3, (8, 7168), generator=generator).double() for _ in range(2))
+    exact = a @ b.T
+    bound = device_sum_bound(row_sizes(a), row_sizes(b), 7168)
+    step = a.norm(dim=1)[:, None] * b.norm(dim=1) * 2.0**-23
+    assert torch.equal(bound, 56 * step)  # of 128 of K each; the sum itself is exact
+    assert judge_result(to_bf16(exact + 55 * step), exact, bound).ok
+    cut = (exact.float().view(torch.int32) & -0x10000).view(torch.float32).to(torch.bfloat16)  # the sums fit fp32
+    assert not torch.equal(cut, to_bf16(exact))
+    assert not judge_result(cut, exact, bound).ok

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from search.gfx950.simulator.state.findings import SimulationError
 
@@ -47,7 +48,7 @@ class Listing:
 
 def split_top_level(text: str, separator: str) -> list[str]:
     """Split at a comma or blank outside brackets; empty pieces are dropped."""
-    if "[" not in text and "(" not in text:
+    if ":[" not in text and "(" not in text:  # brackets of registers hold neither
         return [piece for piece in map(str.strip, text.split(separator)) if piece]
     return [piece for piece in map(str.strip, _OUTSIDE[separator].split(text)) if piece]
 
@@ -58,11 +59,20 @@ def parse_statement(text: str, line: int, address: int | None = None) -> Stateme
     Raises:
         SimulationError: The text is no instruction.
     """
-    mnemonic, _, rest = text.strip().partition(" ")
+    try:
+        return Statement(*_fields(text.strip()), line, text.strip(), address)
+    except SimulationError as error:
+        raise SimulationError(f"line {line}: {error}") from error
+
+
+@lru_cache(maxsize=1 << 16)
+def _fields(text: str) -> tuple[str, tuple[str, ...], Mapping[str, str]]:
+    """Mnemonic, operands and modifiers: half of the lines of a kernel stand in the kernels before it."""
+    mnemonic, _, rest = text.partition(" ")
     if not _MNEMONIC.match(mnemonic):
-        raise SimulationError(f"line {line}: not an instruction: {text.strip()!r}")
+        raise SimulationError(f"not an instruction: {text!r}")
     if mnemonic == "s_waitcnt":
-        return Statement(mnemonic, (rest.strip(),), _NO_MODIFIERS, line, text.strip(), address)
+        return mnemonic, (rest.strip(),), _NO_MODIFIERS
     operands = split_top_level(rest, ",")
     modifiers: dict[str, str] = {}
     if operands and " " in operands[-1]:  # modifiers follow the last operand
@@ -70,9 +80,9 @@ def parse_statement(text: str, line: int, address: int | None = None) -> Stateme
         for word in words:
             match = _MODIFIER.match(word)
             if match is None:
-                raise SimulationError(f"line {line}: unreadable modifier {word!r} in {text.strip()!r}")
+                raise SimulationError(f"unreadable modifier {word!r} in {text!r}")
             modifiers[match[1]] = match[2] or match[3] or ""
-    return Statement(mnemonic, tuple(operands), modifiers, line, text.strip(), address)
+    return mnemonic, tuple(operands), modifiers
 
 
 def parse_triton(text: str, symbol: str | None = None) -> Listing:

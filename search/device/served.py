@@ -12,7 +12,7 @@ import torch
 import triton
 
 from kernels.device import DeviceKey
-from kernels.errors import KernelError
+from kernels.errors import KernelError, WrongResultError
 from kernels.families import FAMILIES
 from kernels.mxfp4.weights import PackedWeight
 from kernels.runtime.dispatcher import Dispatcher

@@ -295,7 +295,7 @@ def inspect(
     ] = None,
 ) -> None:
     """Show the results: a summary of each shape, or the rows and columns that the options choose."""
-    from search.report.closing import overview, print_closing, print_rows
+    from search.report.closing import overview, print_closing, print_rows, say_if_simulated
     from search.report.gain import gain_lines
     from search.report.view import View, select, to_json
     from search.results import load_all, save
@@ -330,6 +330,7 @@ def inspect(
         lines = gain_lines(frame, shipped_sets(), competition)
         print_closing(frame, console, gains=lines, competition=competition)
     elif view != View():
+        say_if_simulated(frame, console)
         print_rows(rows if view.columns is not None else overview(rows), console)
     for path in ([to] if to else []) + paths:
         console.print(f"wrote {path}", soft_wrap=True)

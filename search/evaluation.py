@@ -17,6 +17,13 @@ Outcome = Literal["ok", "illegal", "compile_error", "resource_limit", "wrong_res
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
 PRODUCT_MARK = "@"  # in the protocol of a measurement, before the product that it was made on
 SIMULATED = "simulated"  # such a product: nothing that it measures is exported
+
+
+def is_simulated(protocol: str) -> bool:
+    """Whether times under ``protocol`` come from a simulated GPU and say nothing of a real one."""
+    return protocol.endswith(PRODUCT_MARK + SIMULATED)
+
+
 Value = int | float | str | bool | None  # of one results column
 Point = tuple[str, KernelConfig]  # family and configuration
 

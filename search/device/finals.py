@@ -46,10 +46,12 @@ class Decision:
 
     Args:
         confirmed_us: The winner through the dispatcher; None where that failed.
+        why_not: What failed.
     """
 
     selection: Selection
     confirmed_us: float | None
+    why_not: str = ""
 
 
 def decide(
@@ -71,7 +73,7 @@ def decide(
     start_s = time.monotonic()
     times = evaluator.finals([one.candidate for one in chosen], rounds=ROUNDS, seed=seed).result()
     selection = select(chosen, times.rounds)
-    decision = Decision(selection, _confirm(evaluator, selection.winner.finalist.candidate, seed))
+    decision = _confirmed(selection, evaluator, seed)
     seconds = (time.monotonic() - start_s) / len(chosen)
     for final in selection.finals:
         record = _final_record(records[final.finalist.candidate], final, decision, evaluator.device, seconds)
@@ -98,12 +100,12 @@ def _measured(records: Mapping[Candidate | None, Row], incumbent: Point | None) 
     ]
 
 
-def _confirm(evaluator: FinalsEvaluator, winner: Candidate, seed: int) -> float | None:
+def _confirmed(selection: Selection, evaluator: FinalsEvaluator, seed: int) -> Decision:
     try:
-        times = evaluator.confirm(winner, rounds=CONFIRM_ROUNDS, seed=seed).result()
-    except FinalsFailedError:
-        return None
-    return float(np.median([row[-1] for row in times.rounds]))
+        times = evaluator.confirm(selection.winner.finalist.candidate, rounds=CONFIRM_ROUNDS, seed=seed).result()
+    except FinalsFailedError as error:
+        return Decision(selection, None, f"not timed through the dispatcher: {error}")
+    return Decision(selection, float(np.median([row[-1] for row in times.rounds])))
 
 
 def _final_record(record: Row, final: Final, decision: Decision, device: DeviceKey, seconds: float) -> dict[str, Value]:
@@ -113,9 +115,10 @@ def _final_record(record: Row, final: Final, decision: Decision, device: DeviceK
     facts["selected"] = final is decision.selection.winner
     if facts["selected"]:
         facts |= decision.selection.facts() | {"confirmed_us": decision.confirmed_us}
+    why_not = decision.why_not if facts["selected"] else ""
     return make_record(
         study=record["study"], device=device, candidate=final.finalist.candidate, target=record.get("target"),
-        evaluation=Evaluation("ok", "", "measured", final.time_us, facts),
+        evaluation=Evaluation("ok", why_not, "measured", final.time_us, facts),
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"), duration_s=seconds,
         versions={name: record[name] for name in VERSIONS if name in record},
     )  # fmt: skip

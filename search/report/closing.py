@@ -14,7 +14,7 @@ from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 from kernels.tables.rows import EVIDENCE
 from kernels.wording import counted
-from search.evaluation import OUTCOMES
+from search.evaluation import OUTCOMES, SIMULATED
 from search.report.finals import print_finals
 from search.results.comparisons import cliffs
 from search.results.studies import are_simulated
@@ -39,6 +39,7 @@ class Summary:
     Args:
         winner: None if no candidate may win.
         outcomes: How many trials ended in each outcome, in the order of ``OUTCOMES``.
+        evidence: The winner's, or that a simulated GPU took its time; "" without one.
         settled: How early the winner's search had done enough; "" where it took every trial.
     """
 
@@ -47,6 +48,7 @@ class Summary:
     winner: Winner | None
     outcomes: dict[str, int]
     settled: str = ""
+    evidence: str = ""
 
 
 def summarize(frame: pd.DataFrame, best: Sequence[Winner] | None = None) -> list[Summary]:
@@ -64,9 +66,15 @@ def summarize(frame: pd.DataFrame, best: Sequence[Winner] | None = None) -> list
         counts[DeviceKey(arch, int(cu_count)), GemmShape(int(M), int(N), int(K))][outcome] = int(count)
     return [
         Summary(device, shape, won.get((device, shape)), {name: found[name] for name in OUTCOMES if name in found},
-                settled.get(studies.get((device, shape), ""), ""))
+                settled.get(studies.get((device, shape), ""), ""), _evidence(frame, won.get((device, shape))))
         for (device, shape), found in counts.items()
     ]  # fmt: skip
+
+
+def _evidence(frame: pd.DataFrame, winner: Winner | None) -> str:
+    if winner is None:
+        return ""
+    return SIMULATED if are_simulated(frame.loc[[winner.row], "protocol"]).item() else winner.evidence
 
 
 def compact(config: KernelConfig) -> str:
@@ -83,10 +91,10 @@ def compact(config: KernelConfig) -> str:
 def closing_table(summaries: Sequence[Summary]) -> TextTable:
     """Winner of each shape: family, configuration, time, roofline fraction, margin, outcomes.
 
-    The header says whether a time was predicted or measured; each kind of time has a column of its own.
+    The header says whether a time was measured, predicted or simulated; each kind has a column of its own.
     """
-    found = {summary.winner.evidence for summary in summaries if summary.winner is not None}
-    kinds = [kind for kind in EVIDENCE if kind in found]
+    found = {summary.evidence for summary in summaries}
+    kinds = [kind for kind in (*EVIDENCE, SIMULATED) if kind in found]
     several = len({summary.device for summary in summaries}) > 1
     numbers = (*(f"{kind} us" for kind in kinds), "roofline", "margin")
     header = (*(["device"] if several else []), "shape", "family", "configuration", *numbers, "outcomes")
@@ -94,7 +102,7 @@ def closing_table(summaries: Sequence[Summary]) -> TextTable:
         (
             *([str(summary.device)] if several else []),
             str(summary.shape),
-            *_winner_cells(summary.winner, kinds),
+            *_winner_cells(summary, kinds),
             ", ".join([*(f"{count} {name}" for name, count in summary.outcomes.items()), *_some(summary.settled)]),
         )
         for summary in summaries
@@ -106,10 +114,11 @@ def _some(text: str) -> list[str]:
     return [text] if text else []
 
 
-def _winner_cells(winner: Winner | None, kinds: Sequence[str]) -> list[str]:
+def _winner_cells(summary: Summary, kinds: Sequence[str]) -> list[str]:
+    winner = summary.winner
     if winner is None:
         return ["no winner", "", *("" for _ in kinds), "", ""]
-    times = [f"{winner.cost_us:.2f}" if winner.evidence == kind else "" for kind in kinds]
+    times = [f"{winner.cost_us:.2f}" if summary.evidence == kind else "" for kind in kinds]
     return [winner.family, compact(winner.config), *times, percent(winner.roofline_fraction), _margin(winner)]
 
 
@@ -139,8 +148,7 @@ def print_closing(
     """
     competition = competition or Competition.of(frame)
     summaries = summarize(frame, competition.winners())
-    if are_simulated(frame["protocol"]).any():
-        console.print("no GPU measured these times: they are a simulated one's, which export refuses", soft_wrap=True)
+    say_if_simulated(frame, console)
     if summaries:
         print_table(closing_table(summaries), console)
     else:
@@ -159,6 +167,12 @@ def print_closing(
     for line in gains:
         console.print(line, soft_wrap=True)
     return summaries
+
+
+def say_if_simulated(frame: pd.DataFrame, console: Console) -> None:
+    """Print that times of ``frame`` are a simulated GPU's, where some are."""
+    if are_simulated(frame["protocol"]).any():
+        console.print("no GPU measured these times: they are a simulated one's, which export refuses", soft_wrap=True)
 
 
 def overview(frame: pd.DataFrame) -> pd.DataFrame:

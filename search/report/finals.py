@@ -55,7 +55,8 @@ def _remarks(row: Any) -> list[str]:
     if pd.notna(row["confirmed_us"]) and pd.notna(row["time_us"]):
         slower = row["confirmed_us"] / row["time_us"]
         remarks += [f"dispatched {100 * (slower - 1):.0f} % slower"] if slower > SLOWER_DISPATCHED else []
-    return remarks
+    why_not = row.get("reason")  # the dispatcher's time is not there
+    return remarks if pd.isna(why_not) else [*remarks, str(why_not)]
 
 
 def _number(value: Any, form: str) -> str:

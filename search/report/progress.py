@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 from kernels.wording import counted
-from search.evaluation import OUTCOMES
+from search.evaluation import OUTCOMES, SIMULATED, is_simulated
 from search.study.study import Progress as StudyProgress
 
 
@@ -29,6 +29,7 @@ class TerminalReporter:
     _studies_done: int = 0
     _start_s: float = 0.0
     _first: int = 0
+    _simulated: bool = False
 
     def __post_init__(self) -> None:
         """Prepare the bars; nothing is drawn before :meth:`start`."""
@@ -51,7 +52,7 @@ class TerminalReporter:
 
     def start(self, device: DeviceKey, protocol: str, shapes: int) -> None:
         """Say what begins, and draw the bars."""
-        self._shapes = shapes
+        self._shapes, self._simulated = shapes, is_simulated(protocol)
         self.console.print(f"{counted(shapes, 'shape')} for {device}, judged by {protocol}", highlight=False)
         self._sweep = self._bars.add_task("shapes", total=shapes, note="")
         self._bars.start()
@@ -68,7 +69,7 @@ class TerminalReporter:
             self._shape, self._start_s, self._first = progress.shape, time.monotonic(), progress.done
             self._study = self._bars.add_task(str(progress.shape), total=progress.total, note="")
         if self._study is not None:
-            note = f"{self._rate(progress):.1f}/s  {_best(progress)}"
+            note = f"{self._rate(progress):.1f}/s  {self._best(progress)}"
             self._bars.update(self._study, completed=progress.done, total=progress.total, note=note)
 
     def study_done(self, progress: StudyProgress) -> None:
@@ -82,12 +83,17 @@ class TerminalReporter:
         did = f"{ran} new in {seconds:.0f} s" if ran else idle
         outcomes = _outcomes(progress)
         self.console.print(
-            f"[{self._studies_done}/{self._shapes}] {progress.shape}: {_best(progress)}, "
+            f"[{self._studies_done}/{self._shapes}] {progress.shape}: {self._best(progress)}, "
             f"{counted(progress.done, 'trial')} ({did})" + (f": {outcomes}" if outcomes else ""),
             highlight=False,
             markup=False,
             soft_wrap=True,
         )
+
+    def _best(self, progress: StudyProgress) -> str:
+        if progress.best_us is None:
+            return "no winner yet"
+        return f"best {progress.best_us:.2f} us {SIMULATED if self._simulated else progress.evidence}"
 
     def _rate(self, progress: StudyProgress) -> float:
         seconds = time.monotonic() - self._start_s
@@ -97,12 +103,6 @@ class TerminalReporter:
 def _draws(console: Console) -> bool:
     """Whether bars can move on it: a terminal, or a notebook with the widgets that rich draws with there."""
     return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
-
-
-def _best(progress: StudyProgress) -> str:
-    if progress.best_us is None:
-        return "no winner yet"
-    return f"best {progress.best_us:.2f} us {progress.evidence}"
 
 
 def _outcomes(progress: StudyProgress) -> str:

@@ -1,8 +1,8 @@
 """The first hour on an MI355X, rehearsed without one: ``make rehearsal``.
 
 The commands of docs/measuring.md run against a ROCm of the mind: Triton's own HIP driver and launcher load a stand-in
-for ``libamdhip64``, launches execute on the simulator, times come from a caricature of a clock. What this cannot show
-is listed at the end: each call of torch that the stand-in answered in torch's place.
+for ``libamdhip64``, launches execute on the simulator, times are what the model predicts of the executed instructions.
+What this cannot show is listed at the end: each call of torch that the stand-in answered in torch's place.
 """
 
 from __future__ import annotations

@@ -86,6 +86,23 @@ def test_the_winner_of_the_finals_wins_the_shape_although_the_search_ranked_it_l
     assert found[0].margin == pytest.approx(0.9 / 19.9, abs=0.01)
 
 
+class NeverServed(SideBySide):
+    def confirm(self, winner: Candidate, *, rounds: int, seed: int = 0) -> Future[FinalTimes]:
+        future: Future[FinalTimes] = Future()
+        future.set_exception(FinalsFailedError("timed_out: on the GPU: no answer within 300 s"))
+        return future
+
+
+def test_a_winner_that_the_dispatcher_did_not_time_keeps_the_reason() -> None:
+    kept = study({1: 20.0, 2: 20.1, 4: 30.0, 8: 40.0})
+    decide(kept, SHAPE, NeverServed({1: 20.0, 2: 22.0, 4: 30.0}), None)
+    added = [t.user_attrs[RECORD] for t in kept.get_trials() if FINAL in t.user_attrs]
+    assert [record.get("reason") for record in added] == [
+        "not timed through the dispatcher: timed_out: on the GPU: no answer within 300 s", None, None,
+    ]  # fmt: skip
+    assert [record["selected"] for record in added] == [True, False, False]
+
+
 def test_each_finalist_becomes_a_trial_with_its_new_time_and_the_winner_says_how_sure_it_is() -> None:
     kept = study({1: 20.0, 2: 20.1, 4: 30.0, 8: 40.0})
     decide(kept, SHAPE, SideBySide({1: 20.0, 2: 22.0, 4: 30.0}), None)

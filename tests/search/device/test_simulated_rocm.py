@@ -10,8 +10,16 @@ from pathlib import Path
 import pytest
 from simulated_rocm.machine import MachineSpec, environment
 
+from kernels.device import GFX950
+from kernels.problem import GemmShape
 from search.device.gpu import fault_line
+from search.device.measure import baseline
+from search.evaluators.offline import execute_candidate
+from search.gfx950.code.artifacts import ArtifactCache
+from search.gfx950.machine import COLD, Machine
+from search.gfx950.model.executed import predict_works
 
+SHAPE = GemmShape(16, 256, 512)
 ROOT = Path(__file__).resolve().parents[3]
 MEASURE = """
 from dataclasses import replace
@@ -19,9 +27,10 @@ from kernels.device import GFX950
 from kernels.problem import GemmShape
 from search.device.measure import MeasureTask, baseline, measure, this_gpu
 from search.device.timing import COLD
-task = MeasureTask(baseline(GemmShape(16, 256, 512), GFX950), replace(COLD, rotation=0.004))
+task = MeasureTask(baseline(GemmShape({shape.M}, {shape.N}, {shape.K}), GFX950), replace(COLD, rotation=0.004))
 done = measure(task, this_gpu())
-print(done.outcome, done.facts["protocol"], done.facts["rocm_or_cuda"], done.facts["device_name"], sep="|")
+origin = [done.facts[name] for name in ("protocol", "rocm_or_cuda", "device_name")]
+print(done.outcome, *origin, done.objective_us, sep="|")
 """
 WHICH = """
 import torch, triton
@@ -36,17 +45,32 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def measured(spec: MachineSpec) -> subprocess.CompletedProcess[str]:
+def measured(spec: MachineSpec, shape: GemmShape = SHAPE) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", MEASURE], cwd=ROOT, env=environment(spec), capture_output=True, text=True, check=False
+        [sys.executable, "-c", MEASURE.format(shape=shape)],
+        cwd=ROOT,
+        env=environment(spec),
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
 def test_a_candidate_is_loaded_launched_checked_and_timed_by_the_code_that_a_gpu_gets() -> None:
     done = measured(MachineSpec(hip="7.2.26015", runtime=70_226_020))
-    assert done.stdout.splitlines()[-1:] == [
-        "ok|cold-graph-v1[rotation=0.004]|rocm 7.2.26015, runtime 7.2.26020|AMD Radeon Graphics at 0000:75:00.0"
-    ], done.stderr
+    assert done.stdout.splitlines()[-1].split("|")[:4] == [
+        "ok", "cold-graph-v1[rotation=0.004]", "rocm 7.2.26015, runtime 7.2.26020",
+        "AMD Radeon Graphics at 0000:75:00.0",
+    ], done.stderr  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [GemmShape(16, 256, 512), GemmShape(32, 1024, 2048)], ids=str)
+def test_its_clock_gives_what_the_model_predicts_of_the_executed_code(shape: GemmShape, tmp_path: Path) -> None:
+    machine = Machine(harness=COLD)
+    executed = execute_candidate(baseline(shape, GFX950), GFX950, ArtifactCache(tmp_path / "cache"), tmp_path / "logs")
+    predicted_us = predict_works(executed.works(machine), shape, machine).predicted_us
+    done = measured(MachineSpec(), shape)
+    assert float(done.stdout.split("|")[-1]) == pytest.approx(predicted_us, rel=0.01), done.stderr
 
 
 def test_the_stand_in_is_loaded_whatever_hip_the_machine_has(tmp_path: Path) -> None:

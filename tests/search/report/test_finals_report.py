@@ -38,6 +38,12 @@ def test_a_winner_that_the_dispatcher_cannot_reach_says_so() -> None:
     assert remarks == ["tie", "tie, dispatched 15 % slower", "tie"]
 
 
+def test_a_winner_without_a_time_through_the_dispatcher_says_why() -> None:
+    why_not = "not timed through the dispatcher: timed_out: on the GPU: no answer within 300 s"
+    (row,) = finals_table(frame({**WINNER, "tie": False, "confirmed_us": None, "reason": why_not})).rows
+    assert row[-1] == why_not
+
+
 def test_a_winner_whose_file_has_lost_its_time_is_shown_without_it() -> None:
     (row,) = finals_table(frame({**WINNER, "time_us": None})).rows
     assert row[2] == "" and row[-1] == "tie"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
+from kernels.device import GFX950
 from kernels.problem import GemmShape
 from search.report.progress import TerminalReporter
 from search.study.study import Progress
@@ -16,6 +18,17 @@ def test_a_long_note_stays_one_line_in_a_pipe() -> None:
     text = "staged_ck is left out: neither is installed: set MXFP4_AITER to an install [or] an unpacked wheel of it"
     TerminalReporter(Console(file=written, width=80)).note(text)
     assert written.getvalue() == f"note: {text}\n"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "word"), [("cold-graph-v1@simulated", "simulated"), ("cold-graph-v1@MI355X-SPX", "measured")]
+)
+def test_times_of_a_simulated_gpu_are_called_so(protocol: str, word: str) -> None:
+    written = io.StringIO()
+    with TerminalReporter(Console(file=written, width=80)) as reporter:
+        reporter.start(GFX950, protocol, 1)
+        reporter.study_done(Progress(GemmShape(1, 64, 64), 9, 9, 1.5, "measured", {"ok": 9}))
+    assert written.getvalue().splitlines()[-1].startswith(f"[1/1] 1x64x64: best 1.50 us {word}, 9 trials")
 
 
 def test_a_search_without_a_trial_has_no_outcomes_to_name() -> None:

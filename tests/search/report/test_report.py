@@ -46,9 +46,16 @@ def test_times_of_a_simulated_gpu_are_said_to_be_no_measurements() -> None:
     said = io.StringIO()
     print_closing(results(measured(8.0, protocol="cold-graph-v1@simulated")), output_console(said))
     assert said.getvalue().startswith("no GPU measured these times")
+    assert "simulated us" in said.getvalue() and "measured us" not in said.getvalue()
     real = io.StringIO()
     print_closing(results(measured(8.0)), output_console(real))
-    assert "no GPU" not in real.getvalue()
+    assert "no GPU" not in real.getvalue() and "measured us" in real.getvalue()
+
+
+def test_simulated_and_measured_times_have_columns_of_their_own() -> None:
+    table = closing_table(summarize(results(measured(8.0), measured(7.0, M=32, protocol="cold-graph-v1@simulated"))))
+    assert table.header[3:5] == ("measured us", "simulated us")
+    assert [row[3:5] for row in table.rows] == [("8.00", ""), ("", "7.00")]
 
 
 def test_closing_table_says_where_a_search_settled_early() -> None:

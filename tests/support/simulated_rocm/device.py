@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from search.gfx950.simulator import (
     DecodedKernel,
-    Histogram,
     SimulatedBuffer,
     SimulatedLaunch,
     SimulationError,
@@ -31,15 +30,13 @@ from search.gfx950.simulator import (
 )
 from search.gfx950.simulator.launch import pack_arguments
 from search.gfx950.simulator.state.findings import FindingKind
+from simulated_rocm.clock import predicted_us
 from simulated_rocm.machine import GpuSpec, MachineSpec
 from simulated_rocm.memory import Allocation, DeviceMemory, Span
 
 Bytes = NDArray[np.uint8]
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_IMAGE, NOT_FOUND, OUT_OF_RESOURCES = 1, 2, 200, 500, 701  # hipError_t
 SHARED_BYTES, LOCAL_BYTES, REGISTERS, MAX_THREADS = 1, 3, 4, 0  # hipFunction_attribute
-CLOCK_MHZ = 2400.0
-BYTES_PER_US = 8e6
-NODE_US = 1.0  # between two kernels
 JITTER = 0.003  # of a replay's time, so that no two samples are equal
 NOWHERE = "0x7f0000000000"
 # What ROCr writes before it aborts the process. Source: ROCR-Runtime, runtime.cpp (VMFaultHandler), and reports.
@@ -71,7 +68,7 @@ class LaunchSpec:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a launch wrote, by the position of the buffer, and how long it takes."""
+    """What a launch wrote, by the position of the buffer, and how long the model says that it takes."""
 
     written: tuple[tuple[int, Bytes, bytes], ...]
     time_us: float
@@ -246,7 +243,8 @@ class SimulatedDevice:
             return bytes(segment)
 
         arguments = {name: SimulatedBuffer(values) for name, values in buffers.items()}
-        result = simulate(kernel, SimulatedLaunch(arguments, launch.grid, launch.block, launch.dynamic_lds, pack))
+        described = SimulatedLaunch(arguments, launch.grid, launch.block, launch.dynamic_lds, pack)
+        result = simulate(kernel, described)
         self.simulated += 1
         for finding in result.findings:
             if finding.kind is FindingKind.OUT_OF_BOUNDS:
@@ -257,14 +255,10 @@ class SimulatedDevice:
             (position, buffers[name], blake2b(buffers[name].tobytes(), digest_size=16).digest())
             for position, place in enumerate(places) if (name := names[place.span]) in changed
         ]  # fmt: skip
-        return Effect(tuple(written), self._time_us(result.histogram, launch))
-
-    def _time_us(self, histogram: Histogram, launch: LaunchSpec) -> float:
-        """A clock's caricature: rounds of the longest wave, bytes over the bandwidth, and a constant."""
-        workgroups = launch.grid[0] * launch.grid[1] * launch.grid[2]
-        rounds = -(-workgroups // self.gpus[0].compute_units)
-        moved = histogram.global_read_bytes + histogram.global_written_bytes
-        return NODE_US + rounds * histogram.longest_wave / CLOCK_MHZ + moved / BYTES_PER_US
+        sizes = {name: len(values) for name, values in buffers.items()}
+        handed = frozenset(names[place.span] for place in places if place.allocation.is_result)
+        time_us = predicted_us(described, kernel, result, sizes, handed, self.gpus[0].compute_units)
+        return Effect(tuple(written), time_us)
 
 
 def _segment(launch: LaunchSpec) -> bytearray:

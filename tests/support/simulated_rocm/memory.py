@@ -53,10 +53,11 @@ class Span:
 
 @dataclass(eq=False)
 class Allocation:
-    """A storage, the tensors that view it, and digests of parts of its content."""
+    """A storage, the tensors that view it, whether a kernel wrote it, and digests of parts of its content."""
 
     span: Span
     tensors: weakref.WeakSet[_Reference] = field(default_factory=weakref.WeakSet)
+    is_result: bool = False
     digests: dict[Span, tuple[int, bytes]] = field(default_factory=dict)
 
     def alive(self) -> torch.Tensor | None:
@@ -124,6 +125,7 @@ class DeviceMemory:
         """Replace the content of ``span``, whose digest is ``digest`` afterwards."""
         self.epoch += 1
         span.write(values)
+        allocation.is_result = True
         overlapping = [other for other in allocation.digests if other.start < span.end and span.start < other.end]
         for other in overlapping:
             del allocation.digests[other]

@@ -96,7 +96,7 @@ class NeverServed(SideBySide):
 def test_a_winner_that_the_dispatcher_did_not_time_keeps_the_reason() -> None:
     kept = study({1: 20.0, 2: 20.1, 4: 30.0, 8: 40.0})
     decide(kept, SHAPE, NeverServed({1: 20.0, 2: 22.0, 4: 30.0}), None)
-    added = [t.user_attrs[RECORD] for t in kept.get_trials() if FINAL in t.user_attrs]
+    added = [trial.record for trial in KeptTrials(kept).read() if trial.final]
     assert [record.get("reason") for record in added] == [
         "not timed through the dispatcher: timed_out: on the GPU: no answer within 300 s", None, None,
     ]  # fmt: skip

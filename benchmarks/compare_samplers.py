@@ -6,6 +6,8 @@ PATH: a folder or file of exhaustive sweeps (Parquet, by default results/recorde
 as CSV or CSV.GZ: one row a point, one column a knob, and time_ms, which is empty where a point failed. An evaluation is
 one point, failures included. A search that is not there within --trials counts as twice as many. Every figure is the
 geometric mean over the spaces of the median, or of the 90th percentile, over the seeds; ms: processor time a proposal.
+Beside ours --searches takes Kernel Tuner's genetic_algorithm, hybrid_vndx, adaptive_tabu_greywolf and dual_annealing;
+they need the extra ``bench``.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+from kernel_tuner_searches import STRATEGIES, KernelTunerSearch  # noqa: E402
 from recorded_searches import SEARCHES, Recording, Search, recordings  # noqa: E402
 
 from kernels.errors import InputError  # noqa: E402
@@ -41,6 +45,9 @@ from search.terminal import one_line_errors  # noqa: E402
 
 WITHIN = (0.05, 0.01)  # of the best time
 STARTS = ("nothing", "favourites")
+EVERY: dict[str, Callable[..., Search]] = {
+    **SEARCHES, **{name: partial(KernelTunerSearch, strategy=name) for name in STRATEGIES}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -121,8 +128,8 @@ def main(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     names = searches.split(",")
     for name in names:
-        if name not in SEARCHES:
-            raise InputError(f"unknown search {name!r}; {instead_of(name, SEARCHES)}")
+        if name not in EVERY:
+            raise InputError(f"unknown search {name!r}; {instead_of(name, EVERY)}")
     spaces = [one for path in _files(recorded or [ROOT / "results" / "recorded"]) for one in recordings(path)]
     print(
         f"{len(spaces)} spaces: {', '.join(f'{one.name} ({len(one.space)} points)' for one in spaces)}; {seeds} seeds"
@@ -133,7 +140,7 @@ def main(
         for capacity in map(int, capacities.split(",")):
             for name in names if chosen else ():
                 setting = Setting(trials, seeded=start == "favourites", capacity=capacity)
-                rows = compare(chosen, SEARCHES[name], setting, seeds)
+                rows = compare(chosen, EVERY[name], setting, seeds)
                 key = {"search": name, "from": start, "capacity": capacity}
                 table.append({**key, "space": "all", **summary(rows)})
                 if each:

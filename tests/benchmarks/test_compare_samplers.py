@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from compare_samplers import Setting, evaluations, searched
 from device_samplers import comparison
+from kernel_tuner_searches import STRATEGIES, KernelTunerSearch
 from recorded_searches import SEARCHES, recordings
 from result_rows import failed, measured, results
 
@@ -47,6 +48,18 @@ def test_counts_evaluations_to_each_part_of_the_best(tmp_path: Path) -> None:
     needed, _ = evaluations(recording, InOrder(), Setting(trials=64))
     assert needed == [58, 63]  # backwards, 1.048 is the 58th and 1.008 the 63rd
     assert evaluations(recording, InOrder(), Setting(trials=61))[0] == [58, 122]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_strategy_of_kernel_tuner_asks_for_each_point_once_and_hears_its_time(tmp_path: Path, strategy: str) -> None:
+    pytest.importorskip("kernel_tuner", reason="the extra bench is not installed")
+    (recording,) = recordings(recorded(tmp_path))
+    asked = list(searched(recording, KernelTunerSearch(recording.space, 0, strategy), Setting(trials=64)))
+    assert sorted(asked) == list(range(64))
+    again = list(searched(recording, KernelTunerSearch(recording.space, 0, strategy), Setting(trials=64)))
+    assert again == asked
+    with pytest.raises(InputError, match="one point at a time"):
+        list(searched(recording, KernelTunerSearch(recording.space, 0, strategy), Setting(trials=64, capacity=4)))
 
 
 def test_as_many_are_in_flight_as_a_study_would_allow(tmp_path: Path) -> None:

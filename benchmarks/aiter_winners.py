@@ -23,11 +23,12 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from aiter_kernels import Knobs, aiter_folder, gemm_program
+from aiter_kernels import Knobs, gemm_program
 from timed_rows import program_launches
 
 from kernels.errors import InputError, KernelError
 from kernels.problem import GemmShape
+from kernels.rocm.aiter_triton import triton_root
 from search.gfx950.machine import AITER, Machine
 from search.gfx950.model.executed import predict_works
 from search.terminal import one_line_errors
@@ -79,9 +80,9 @@ def main(
     seed: Annotated[int, typer.Option(help="Of the choice of both.")] = 0,
 ) -> None:
     """Print a line a shape and the median rank."""
-    known = [(shape, knobs) for shape, knobs in choices(aiter_folder()) if fits(shape, knobs)]
+    known = [(shape, knobs) for shape, knobs in choices(triton_root()) if fits(shape, knobs)]
     if not known:
-        raise InputError(f"{aiter_folder()} has no tuned files of the preshuffled a4w4 kernel; name another AITER")
+        raise InputError(f"{triton_root()} has no tuned files of the preshuffled a4w4 kernel; name another AITER")
     chosen = random.Random(seed)
     ranks = []
     for shape, own in chosen.sample(known, min(shapes, len(known))):

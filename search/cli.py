@@ -164,7 +164,11 @@ def sweep(
     rows = load(storage or results, list(done.studies.values()))
     competition = Competition.of(rows)
     summaries = print_closing(
-        rows, console, interrupted=done.interrupted, gains=gain_lines(rows, sets, competition), competition=competition
+        rows,
+        console,
+        interrupted=done.interrupted,
+        competition=competition,
+        gains=gain_lines(rows, sets, competition, request.published),
     )
     for line in start_lines(rows, request.starts):
         console.print(line, soft_wrap=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from aiter_sources import write_kernels
 from hypothesis import settings
 
 from kernels.rocm.code_objects import INDEX_NAME, PATH_VARIABLE
@@ -17,7 +18,7 @@ TILES = {32: 1024, 64: 1024, 96: 640, 128: 512, 160: 384, 192: 256, 224: 256, 25
 
 @pytest.fixture
 def code_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An AITER whose code objects are empty files: enough to build programs, not to run them."""
+    """An AITER of empty code objects and kernels without work: enough to build programs, not to run them."""
     rows = [(m, n) for m, widest in TILES.items() for n in range(128, widest + 1, 128)]
     folder = tmp_path / "aiter"
     folder.mkdir()
@@ -26,5 +27,6 @@ def code_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / INDEX_NAME).write_text("\n".join(lines) + "\n")
     for m, n in rows:
         (folder / f"{m}x{n}.co").touch()
+    write_kernels(folder)
     monkeypatch.setenv(PATH_VARIABLE, str(folder))
     return folder

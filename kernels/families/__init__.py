@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernels.families.aiter import AITER
+from kernels.families.aiter_triton import AITER_TRITON_A4W4, AITER_TRITON_A16W4
 from kernels.families.family import Family
 from kernels.families.fused import FUSED, FUSED_SPLITK_ATOMIC, FUSED_SPLITK_WORKSPACE
 from kernels.families.sources import source_hash
@@ -22,6 +23,8 @@ FAMILIES: Mapping[str, Family] = {
         STAGED_TRITON,
         STAGED_HIP,
         STAGED_CK,
+        AITER_TRITON_A4W4,
+        AITER_TRITON_A16W4,
         AITER,
     )
 }

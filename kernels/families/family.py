@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kernels.config import KernelConfig
@@ -22,6 +22,7 @@ class Family:
         stages: What its program is composed of, from a configuration or from columns of them.
         deterministic: False where the order of the sum may differ between runs, whatever the configuration.
         sources: Files of this package that decide what runs, beside the one that holds ``stages``.
+        ordinary_only: As of its programs: then it is a baseline, searched where it is named and never exported.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Family:
     deterministic: bool
     summary: str
     sources: tuple[str, ...] = TRITON_SOURCES
+    ordinary_only: bool = False
 
     @property
     def source_hash(self) -> str:
@@ -63,7 +65,8 @@ class Family:
         Args:
             stride_am: Elements between rows of A; default ``shape.K``.
         """
-        return compose(self.stages(config), shape, shape.K if stride_am is None else stride_am)
+        program = compose(self.stages(config), shape, shape.K if stride_am is None else stride_am)
+        return replace(program, ordinary_only=self.ordinary_only)
 
     def launched(self, config: KernelConfig) -> tuple[Stage, ...]:
         """The stages that ``config`` has."""

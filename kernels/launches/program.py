@@ -130,7 +130,7 @@ class KernelCall:
     kernel: Kernel
     grid: tuple[int, int, int]
     args: Mapping[str, str | int]
-    constexprs: Mapping[str, int | str | bool]
+    constexprs: Mapping[str, int | str | bool | None]
     coverage: Coverage
     options: Mapping[str, int] = field(default_factory=dict)
 
@@ -152,11 +152,13 @@ class Program:
     Args:
         bf16_slice_k: Elements of K of each slice whose sum is rounded to bf16 and added to ``out`` by atomics, which
             costs exactness and fixed bits; None where all sums are fp32.
+        ordinary_only: Whether it gives NaN, Inf and the ends of bf16 in A another meaning; then it is judged without.
     """
 
     buffers: tuple[Buffer, ...]
     calls: tuple[KernelCall, ...]
     bf16_slice_k: int | None = None
+    ordinary_only: bool = False
 
     def buffer(self, name: str) -> Buffer:
         """The buffer called ``name``.

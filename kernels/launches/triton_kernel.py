@@ -95,8 +95,8 @@ class TritonKernel:
 
     def _compile(self, call: KernelCall, pointers: Mapping[str, PointerSpec], *, amd: bool) -> Any:
         given = {name: pointers[value] if isinstance(value, str) else value for name, value in call.args.items()}
-        options = backend_options(call.options, amd=amd)
-        return self.function.warmup(grid=call.grid, **given, **call.constexprs, **options)
+        arguments = {**given, **call.constexprs, **backend_options(call.options, amd=amd)}  # an option may be both
+        return self.function.warmup(grid=call.grid, **arguments)
 
     def _forget_old(self) -> None:
         """Triton keeps every variant that it ever compiled; a sweep of thousands would fill the memory."""

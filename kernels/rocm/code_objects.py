@@ -118,7 +118,7 @@ def find_catalogue(path: Path | None = None) -> Catalogue:
     Raises:
         InputError: No index is found, or it is damaged.
     """
-    tried = [root / folder for root in _roots(path) for folder in _FOLDERS]
+    tried = [root / folder for root in aiter_roots(path) for folder in _FOLDERS]
     for folder in tried:
         if (folder / INDEX_NAME).is_file():
             return read_catalogue(folder)
@@ -144,7 +144,7 @@ def lacking_code_objects(*, disassembled: bool) -> str | None:
     return None
 
 
-def _roots(path: Path | None) -> list[Path]:
+def aiter_roots(path: Path | None = None) -> list[Path]:
     """Folders to search: the one that is named, or those of the installed packages."""
     named = path if path is not None else os.environ.get(PATH_VARIABLE)
     if named:

@@ -151,11 +151,18 @@ def _write(plans: Sequence[Export]) -> None:
 
 def _exportable(frame: pd.DataFrame) -> pd.DataFrame:
     """``frame`` without the rows that would say of recorded or modelled times that they were measured here."""
-    frame = _without(frame, are_replayed(frame["study"]), "replays", "export what was recorded instead")
-    return _without(frame, are_simulated(frame["protocol"]), "trials of a simulated GPU", "sweep on a real one")
+    frame = _without(
+        frame, are_replayed(frame["study"]), "replays", "measure nothing", "export what was recorded instead"
+    )
+    baselines = [name for name, family in FAMILIES.items() if family.ordinary_only]
+    inexact = frame["family"].isin(baselines).astype("boolean")
+    frame = _without(frame, inexact, f"trials of {', '.join(baselines)}", "are not exact", "sweep other families too")
+    return _without(
+        frame, are_simulated(frame["protocol"]), "trials of a simulated GPU", "measure nothing", "sweep on a real one"
+    )
 
 
-def _without(frame: pd.DataFrame, bad: pd.Series[Any], kind: str, cure: str) -> pd.DataFrame:
+def _without(frame: pd.DataFrame, bad: pd.Series[Any], kind: str, fault: str, cure: str) -> pd.DataFrame:
     """``frame`` without the ``bad`` rows, which a line names.
 
     Raises:
@@ -164,9 +171,9 @@ def _without(frame: pd.DataFrame, bad: pd.Series[Any], kind: str, cure: str) -> 
     if not bad.any():
         return frame
     if bad.all():
-        raise InputError(f"the results hold {kind} only, which measure nothing; {cure}")
+        raise InputError(f"the results hold {kind} only, which {fault}; {cure}")
     shapes = ", ".join(str(shape) for _, shape in shapes_of(frame[bad]))
-    print(f"skipped  {kind} of {shapes}: they measure nothing; {cure}", file=sys.stderr)
+    print(f"skipped  {kind} of {shapes}: they {fault}; {cure}", file=sys.stderr)
     return frame[~bad]
 
 

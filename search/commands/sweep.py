@@ -31,6 +31,7 @@ from search.evaluation import Candidate, Evaluation, FinalsFailedError, Point, V
 from search.evaluators import Evaluator
 from search.evaluators.replay import named_points
 from search.evaluators.targets import check_jobs, make_evaluator
+from search.formats.incumbents import incumbents
 from search.results.dashboard import describe_study
 from search.results.record import make_record
 from search.results.starts import Start
@@ -91,6 +92,10 @@ class SweepRequest:
     only: Mapping[GemmShape, Sequence[Point]] | None = None
     weights: Mapping[GemmShape, float] = field(default_factory=dict)
     starts: Mapping[GemmShape, Sequence[Start]] = field(default_factory=dict)
+
+    def published(self, shape: GemmShape) -> list[Point]:
+        """What others launch for a shape: the configurations to try first, and the choice of an AITER that is here."""
+        return [*(start.point for start in self.starts.get(shape, ())), *incumbents(shape)]
 
 
 class Reporter(Protocol):
@@ -300,15 +305,14 @@ class _Sweep:
         with self.reading:
             winners = self.earlier.winners(shape)
         own = first_trials(shape, self.evaluator.device, points, winners, defaults)
-        return list(dict.fromkeys([*self.published(shape, points), *own]))
+        installed = [_legal(point, points) for point in incumbents(shape, points.legal)]
+        return list(dict.fromkeys([*self.published(shape, points), *installed, *own]))
 
     def published(self, shape: GemmShape, points: Points) -> list[Point]:
         """Published points, or the nearest that are legal here."""
         starts = [one for one in self.request.starts.get(shape, ()) if one.device == self.evaluator.device]
         return [
-            (one.family, one.config)
-            if points.legal[one.family].index_of(one.config) is not None
-            else points.nearest(one.family, one.config.to_dict())
+            _legal(one.point, points)
             for one in starts
             if one.family in points.legal and not (one.exact and points.legal[one.family].index_of(one.config) is None)
         ]
@@ -328,6 +332,12 @@ class _Sweep:
     def notify(self, progress: Progress) -> None:
         with self.reporting:
             self.reporter.progress(progress)
+
+
+def _legal(point: Point, points: Points) -> Point:
+    """``point``, or the nearest that is legal."""
+    family, config = point
+    return point if points.legal[family].index_of(config) is not None else points.nearest(family, config.to_dict())
 
 
 def _record(

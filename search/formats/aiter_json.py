@@ -169,6 +169,44 @@ def _trial(place: _Place, operation: Operation, device: DeviceKey, M: int | None
     return Trial(device, GemmShape(M, place.N, place.K), family, config, protocol=PROTOCOL, reason=PROTOCOL)
 
 
+def choice(root: Path, operation: str, shape: GemmShape) -> dict[str, Any] | None:
+    """Knobs, under this project's names, that the AITER in ``root`` launches for a shape; None where it has no file.
+
+    The file of (N, K) wins over the operation's default; split and step are what AITER's launcher makes of them.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    for path in _candidates(root, operation, shape):
+        if path.is_file():
+            content = old_json(lambda name: Path(name).read_text(encoding="utf-8"), str(path))
+            served = [(M, key) for key, M in _served(content, OPERATIONS[operation].bounds) if M is not None]
+            key = next((key for M, key in sorted(served) if shape.M <= M or key in ("any", "xlarge")), None)
+            return None if key is None else _launched(content[key], shape)
+    return None
+
+
+def _candidates(root: Path, operation: str, shape: GemmShape) -> Iterator[Path]:
+    """Where AITER looks, in its order: the folder of the operation, then the flat ones of older releases."""
+    configs = root / "aiter/ops/triton/configs"
+    nested = configs / GFX950.arch / "triton/gemm" / operation.lower().replace("-", "_")
+    for own in (f"-N={shape.N}-K={shape.K}", ""):
+        yield nested / (f"{operation}{own}.json" if own else "DEFAULT.json")
+        for device in (GFX950.arch, "MI350X"):
+            yield configs / "gemm" / f"{device}-{operation}{own}.json"
+
+
+def _launched(body: Mapping[str, Any], shape: GemmShape) -> dict[str, Any]:
+    values = {ours: body[theirs] for theirs, ours in KNOBS.items() if theirs in body}
+    values["cache_modifier"] = values.get("cache_modifier") or ""
+    values["BLOCK_N"] = max(32, int(values["BLOCK_N"]))
+    if values["BLOCK_K"] >= shape.K:
+        return {**values, "BLOCK_K": 1 << (shape.K - 1).bit_length(), "split_k": 1}
+    block_k = int(values["BLOCK_K"])
+    split_k = effective_split(shape.K, block_k, int(values.get("split_k", 1)))
+    return {**values, "split_k": cdiv(shape.K, round_up(cdiv(shape.K, split_k), block_k))}  # the others have no work
+
+
 def effective_split(K: int, block_k: int, split_k: int) -> int:
     """Slices that AITER's launcher really makes: halved until slices of whole blocks divide K evenly."""
     while split_k > 1 and K % round_up(cdiv(K, split_k), block_k):

@@ -59,6 +59,7 @@ class GateInputs:
         extreme: To the ends of bf16 and E8M0, and with Inf; otherwise milder, for arithmetic that scales before it
             multiplies and so overflows: 6 * 2**127 is no fp32.
         nan_first: NaN in the first row instead.
+        ordinary: Without NaN and Inf in A, and mild too.
         stride: Elements from one row of A to the next, NaN between the rows; None: K.
         a: bf16 as uint16, M rows of K elements, ``stride`` apart, flat.
         b: [N, K // 2] shuffled codes.
@@ -70,6 +71,7 @@ class GateInputs:
     extreme: bool = True
     nan_first: bool = False
     stride: int | None = None
+    ordinary: bool = False
     a: Array = field(init=False)
     b: Array = field(init=False)
     b_scale: Array = field(init=False)
@@ -82,6 +84,7 @@ class GateInputs:
 
     def __post_init__(self) -> None:
         """Reserve the arrays."""
+        self.extreme = self.extreme and not self.ordinary
         M, N, K = self.shape.M, self.shape.N, self.shape.K
         stride = self.stride or K
         self.a = np.zeros((M - 1) * stride + K, np.uint16)
@@ -113,10 +116,16 @@ class GateInputs:
             self.a[block * ROWS * self.stride :][: ROWS * self.stride] = POISON_A
         numbers = np.arange(len(rows)) + block * ROWS
         rows[...] = _blocks(numbers, self._shifts, random).reshape(rows.shape)
-        for row, place, bits in NAN_FIRST if self.nan_first else SPECIALS:
+        for row, place, bits in self._specials:
             if row < len(rows):
                 group = self._group(place, infinite=bits & 0x7FFF == INF)
                 rows[row, group * BLOCK + random.integers(BLOCK)] = self._special(bits)
+
+    @property
+    def _specials(self) -> tuple[tuple[int, int, int], ...]:
+        if self.ordinary:
+            return ()
+        return NAN_FIRST if self.nan_first else SPECIALS
 
     def _group(self, place: int, *, infinite: bool) -> int:
         """Group of 32 columns at the start, in the middle or at the end; for an Inf the nearest with small scales."""

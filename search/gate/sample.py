@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from kernels.errors import WrongResultError
+from kernels.launches.aiter_coverage import TileGridCoverage
 from kernels.launches.coverage import Coverage, GridIndex, TiledCoverage, grid_fault
 from kernels.launches.program import Buffer, Program
 from kernels.problem import GemmShape
@@ -131,6 +132,8 @@ class Sample:
         call = self.program.calls[number]
         if "out" not in call.args.values() or not isinstance(call.coverage, TiledCoverage):
             return
+        if isinstance(call.coverage, TileGridCoverage) and call.coverage.begins_anew:
+            return
         slices = len({z for _, _, z in self.workgroups[number]}) if self.program.bf16_slice_k is not None else 1
         expected = _area(self.touched[number]) * slices * self.memory["out"].array.itemsize
         if histogram.global_written_bytes != expected:
@@ -171,7 +174,7 @@ def take_sample(
         fault = grid_fault(call.coverage, call.grid, shape.M, shape.N)
         if fault is not None:
             raise WrongResultError(f"{call.name}: {fault}")
-    inputs = shared_inputs(shape, extreme, nan_first, stride_am)
+    inputs = shared_inputs(shape, extreme, nan_first, stride_am, program.ordinary_only)
     checked, touched = choose_regions(program, shape)
     if nan_first:
         checked, touched = checked[:1], [regions[:1] for regions in touched]
@@ -182,17 +185,18 @@ def take_sample(
     return Sample(program, inputs, memory, checked, touched, chosen)
 
 
-def needs_nan_first(shape: GemmShape) -> bool:
-    """Whether the usual operands have no row with NaN."""
-    return shape.M == 1
+def needs_nan_first(program: Program, shape: GemmShape) -> bool:
+    """Whether the usual operands have no row with NaN, although the program must know it."""
+    return shape.M == 1 and not program.ordinary_only
 
 
 @functools.lru_cache(maxsize=4)
 def shared_inputs(
-    shape: GemmShape, extreme: bool = True, nan_first: bool = False, stride_am: int | None = None
-) -> GateInputs:
+    shape: GemmShape, extreme: bool = True, nan_first: bool = False, stride_am: int | None = None,
+    ordinary: bool = False,
+) -> GateInputs:  # fmt: skip
     """Operands of ``shape``, kept while this process checks its candidates."""
-    return GateInputs(shape, SEED, extreme, nan_first, stride_am)
+    return GateInputs(shape, SEED, extreme, nan_first, stride_am, ordinary)
 
 
 def _whole_blocks(columns: range) -> range:

@@ -1,16 +1,20 @@
-"""What a model gains: the time of all GEMMs of a step with the winners, beside that of the untuned default."""
+"""What a model gains: the time of all GEMMs of a step with the winners, beside the untuned default and AITER's rows."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 
 from kernels.device import DeviceKey
 from kernels.families.defaults import default_choice
+from kernels.problem import GemmShape
 from kernels.wording import counted
+from search.evaluation import Point
+from search.formats.incumbents import incumbents
 from search.results.comparisons import untuned_factor
 from search.results.winners import Competition
 from search.space.shapes import Layer, ShapeSet
@@ -26,6 +30,7 @@ class Gain:
         tp: Ranks that share it.
         evidence: Whether the times were measured or predicted.
         before_us: GEMMs of a step with the untuned default, averaged over the steps of the set.
+        published_us: The same with AITER's rows where they were tried, the default elsewhere; None where none were.
         after_us: The same with the winners.
         known: Layers whose times are known.
         layers: All that a step runs.
@@ -36,33 +41,44 @@ class Gain:
     device: DeviceKey
     evidence: str
     before_us: float
+    published_us: float | None
     after_us: float
     known: int
     layers: int
 
     def line(self) -> str:
         """One line for people."""
-        part = self.after_us / self.before_us - 1
+        changes = [f"{100 * (self.after_us / us - 1):+.1f} %" for us in (self.before_us, self.published_us) if us]
+        published = "" if self.published_us is None else f"{self.published_us / 1e3:.3f} ms with AITER's rows, "
         cover = "" if self.known == self.layers else f", {self.known} of {counted(self.layers, 'layer')}"
         return (
             f"{self.model}, tp {self.tp}: GEMMs of a step take {self.before_us / 1e3:.3f} ms untuned, "
-            f"{self.after_us / 1e3:.3f} ms tuned ({100 * part:+.1f} %; {self.evidence}{cover})"
+            f"{published}{self.after_us / 1e3:.3f} ms tuned ({' and '.join(changes)}; {self.evidence}{cover})"
         )
+
+
+Sides = tuple[float, float, float]
+Published = Callable[[GemmShape], Collection[Point]]
 
 
 @dataclass(frozen=True)
 class _Times:
-    """Winner and default of one (N, K) by M, microseconds."""
+    """Default, published row (NaN where there is none) and winner of one (N, K) by M, microseconds."""
 
-    by_M: Mapping[int, tuple[float, float]]
+    by_M: Mapping[int, Sides]
 
-    def at(self, rows: int) -> tuple[float, float] | None:
+    def at(self, rows: int) -> Sides | None:
         """Times of the row that serves so many rows: the next larger M."""
         M = min((M for M in self.by_M if rows <= M), default=None)
         return None if M is None else self.by_M[M]
 
 
-def gains(frame: pd.DataFrame, sets: Iterable[ShapeSet], competition: Competition | None = None) -> list[Gain]:
+def gains(
+    frame: pd.DataFrame,
+    sets: Iterable[ShapeSet],
+    competition: Competition | None = None,
+    published: Published = incumbents,
+) -> list[Gain]:
     """What each deployment of each model gains, where the results know at least half of its layers.
 
     A layer counts where the winner and the default of every step of the set are known, at the M that would serve it
@@ -70,16 +86,20 @@ def gains(frame: pd.DataFrame, sets: Iterable[ShapeSet], competition: Competitio
 
     Args:
         competition: Of ``frame``; made if not given.
+        published: Rows of AITER's for a shape; their time is that of the trials here.
     """
     trials = competition or Competition.of(frame)
-    best = trials.winners()
-    known = trials.slowdowns(lambda device, shape: (default_choice(shape, device),))
-    times: dict[tuple[DeviceKey, str], dict[tuple[int, int], dict[int, tuple[float, float]]]] = {}
-    for winner in best:
-        factor = untuned_factor(frame, winner, known.get((winner.device, winner.shape), {}))
+    known = trials.slowdowns(lambda device, shape: (default_choice(shape, device), *published(shape)))
+    times: dict[tuple[DeviceKey, str], dict[tuple[int, int], dict[int, Sides]]] = {}
+    for winner in trials.winners():
+        slower = known.get((winner.device, winner.shape), {})
+        factor = untuned_factor(frame, winner, slower)
         if factor is not None:
+            theirs = min((1 + slower[point] for point in published(winner.shape) if point in slower), default=math.nan)
             rows = times.setdefault((winner.device, winner.evidence), defaultdict(dict))
-            rows[winner.shape.N, winner.shape.K][winner.shape.M] = (factor * winner.cost_us, winner.cost_us)
+            factors = (factor, theirs, 1.0)
+            before_us, theirs_us, after_us = (winner.cost_us * one for one in factors)
+            rows[winner.shape.N, winner.shape.K][winner.shape.M] = (before_us, theirs_us, after_us)
     return [
         gain
         for (device, evidence), shapes in times.items()
@@ -95,27 +115,33 @@ def _of_model(
         layers = [layer for layer in model.layers if tp in layer.tp]
         steps = [found for layer in layers if (found := _step_us(layer, model.steps, times)) is not None]
         if len(steps) >= max(1.0, LEAST_KNOWN * len(layers)):
-            before_us, after_us = (sum(side) for side in zip(*steps, strict=True))
-            yield Gain(model.name, tp, device, evidence, before_us, after_us, len(steps), len(layers))
+            before_us, published_us, after_us = (sum(side) for side in zip(*steps, strict=True))
+            theirs_us = None if published_us == before_us else published_us
+            yield Gain(model.name, tp, device, evidence, before_us, theirs_us, after_us, len(steps), len(layers))
 
 
-def _step_us(
-    layer: Layer, steps: Mapping[int, int], times: Mapping[tuple[int, int], _Times]
-) -> tuple[float, float] | None:
-    """Microseconds of a layer in an average step: untuned, tuned; None where a time is unknown."""
+def _step_us(layer: Layer, steps: Mapping[int, int], times: Mapping[tuple[int, int], _Times]) -> Sides | None:
+    """Microseconds of a layer in an average step: untuned, published, tuned; None where a time is unknown."""
     known = times.get((layer.N, layer.K))
     if known is None:
         return None
-    total = [0.0, 0.0]
+    total = [0.0, 0.0, 0.0]
     for tokens, occurs in steps.items():
         rows, number = layer.products(tokens)
-        pair = known.at(rows)
-        if pair is None:
+        sides = known.at(rows)
+        if sides is None:
             return None
-        total = [sum_us + us * number * occurs / sum(steps.values()) for sum_us, us in zip(total, pair, strict=True)]
-    return total[0], total[1]
+        before_us, theirs_us, after_us = sides
+        filled = (before_us, before_us if math.isnan(theirs_us) else theirs_us, after_us)
+        total = [sum_us + us * number * occurs / sum(steps.values()) for sum_us, us in zip(total, filled, strict=True)]
+    return total[0], total[1], total[2]
 
 
-def gain_lines(frame: pd.DataFrame, sets: Iterable[ShapeSet], competition: Competition | None = None) -> list[str]:
+def gain_lines(
+    frame: pd.DataFrame,
+    sets: Iterable[ShapeSet],
+    competition: Competition | None = None,
+    published: Published = incumbents,
+) -> list[str]:
     """A line for each of :func:`gains`."""
-    return [gain.line() for gain in gains(frame, sets, competition)]
+    return [gain.line() for gain in gains(frame, sets, competition, published)]

@@ -16,10 +16,12 @@ from kernels.tables import lookup
 from kernels.tables.rows import TableRow, TunedTable
 from kernels.wording import counted
 from search.evaluation import Point
+from search.formats.incumbents import incumbents
 from search.results.winners import Competition, Winner, slowdowns
 
 LIBRARY: Point = ("aiter", FAMILIES["aiter"].config_type())
 UNTUNED, CHOSEN = "without a row the default", "AITER's own choice"
+TRITON = "AITER's Triton GEMM, as its files choose it,"
 
 
 @dataclass(frozen=True)
@@ -49,19 +51,19 @@ class Cliff:
 
 
 def cliffs(frame: pd.DataFrame, best: Sequence[Winner], competition: Competition | None = None) -> list[Cliff]:
-    """The cliff to the default that serves an untuned shape, and that to the library, where results know them.
+    """The cliffs to the default that serves an untuned shape, to the library, and to what its files choose.
 
     Where the winners are of several devices, the words begin with the device.
     """
     trials = competition or Competition.of(frame)
-    known = trials.slowdowns(lambda device, shape: (default_choice(shape, device), LIBRARY))
+    known = trials.slowdowns(lambda device, shape: (default_choice(shape, device), LIBRARY, *incumbents(shape)))
     devices = list(dict.fromkeys(winner.device for winner in best))
     found: list[Cliff] = []
     for device in devices:
         place = f"{device}: " if len(devices) > 1 else ""
         mine = [winner for winner in best if winner.device == device]
         untuned, library = _factors(frame, mine, known)
-        pairs = ((UNTUNED, untuned), (CHOSEN, library))
+        pairs = ((UNTUNED, untuned), (CHOSEN, library), (TRITON, _published(mine, known)))
         found += [Cliff(f"{place}{subject}", factors, len(mine)) for subject, factors in pairs if factors]
     return found
 
@@ -93,6 +95,19 @@ def untuned_factor(frame: pd.DataFrame, winner: Winner, slower: Mapping[Point, f
         return 1 + slower[default]
     baseline_us = frame["baseline_us"][winner.row]
     return None if winner.evidence != "measured" or pd.isna(baseline_us) else max(1.0, baseline_us / winner.cost_us)
+
+
+def _published(
+    best: Sequence[Winner], known: Mapping[tuple[DeviceKey, GemmShape], Mapping[Point, float]]
+) -> dict[GemmShape, float]:
+    """How many times as long as each winner the fastest takes that AITER's files choose, where it was tried."""
+    found = {}
+    for winner in best:
+        slower = known.get((winner.device, winner.shape), {})
+        times = [slower[point] for point in incumbents(winner.shape) if point in slower]
+        if times:
+            found[winner.shape] = 1 + min(times)
+    return found
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,10 @@ def available_spaces(
     left_out: list[str] = []
     for family, space in spaces.items():
         reason = absence(family, device, offline=offline)
+        if asked is None and FAMILIES[family].ordinary_only:
+            reason = (
+                reason or f"not exact for NaN and Inf, a baseline; --families fused,{family} times it beside others"
+            )
         if reason is not None and asked is not None:
             raise InputError(f"--families {family}: {reason}")
         if reason is not None:

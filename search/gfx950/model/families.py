@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from kernels.families import FAMILIES
+from kernels.families.aiter_triton import AiterFusedGemm, AiterPackedGemm, AiterQuantize, AiterSum
 from kernels.families.staged_ck import CodeObjectGemm
 from kernels.families.staged_hip import HipGemm
 from kernels.families.stages import Clear, Gemm, HipQuantize, Quantize, Round, Stage, Sum
@@ -24,7 +25,15 @@ from search.gfx950.model.native_work import (
     hip_quantize_work,
 )
 from search.gfx950.model.timing_model import CallWork, total_us
-from search.gfx950.model.work import clear_work, gemm_overflows, gemm_work, quantize_work, sum_work
+from search.gfx950.model.work import (
+    aiter_gemm_overflows,
+    aiter_gemm_work,
+    clear_work,
+    gemm_overflows,
+    gemm_work,
+    quantize_work,
+    sum_work,
+)
 
 Flags = npt.NDArray[np.bool_]
 
@@ -52,6 +61,10 @@ MODELS: Mapping[type[Stage], StageModel] = {
     HipGemm: StageModel(hip_gemm_work, hip_gemm_overflows),
     CodeObjectGemm: StageModel(code_object_gemm_work),
     Sum: StageModel(sum_work),
+    AiterQuantize: StageModel(quantize_work),
+    AiterPackedGemm: StageModel(aiter_gemm_work, aiter_gemm_overflows),
+    AiterFusedGemm: StageModel(aiter_gemm_work, aiter_gemm_overflows),
+    AiterSum: StageModel(sum_work),
 }
 
 

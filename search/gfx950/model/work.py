@@ -5,10 +5,12 @@ The counts follow what Triton 3.9 generates: fits to compiled code, good for ran
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from kernels.families.aiter_triton import AiterGemm, AiterSum
 from kernels.families.stages import SMALL_KERNEL, ZERO_BLOCK, Clear, Gemm, Quantize, Round, Sum
 from kernels.problem import GemmShape
 from search.gfx950.code.instruction_mix import VALU_CLKS
@@ -69,6 +71,21 @@ def gemm_overflows(stage: Gemm, machine: Machine) -> Any:
     return (tile.vgprs > registers) | (tile.lds_bytes > machine.lds_bytes)
 
 
+def aiter_gemm_work(stage: AiterGemm, shape: GemmShape, machine: Machine) -> CallWork:
+    """Of AITER's Triton GEMM, as of one of this project with the same tile."""
+    return gemm_work(_alike(stage), shape, machine)
+
+
+def aiter_gemm_overflows(stage: AiterGemm, machine: Machine) -> Any:
+    """As :func:`gemm_overflows`."""
+    return gemm_overflows(_alike(stage), machine)
+
+
+def _alike(stage: AiterGemm) -> Gemm:
+    tile = SimpleNamespace(**vars(stage.tile), quantizer=stage.quantizer)
+    return Gemm(tile, staged=stage.quantizer is None, split_k=tile.split_k)
+
+
 def estimate_code_object_work(tile_m: Number, tile_n: Number, M: Number, N: Number, K: Number) -> CallWork:
     """Work of AITER's hand-written GEMM with packed operands: one workgroup of 4 waves a compute unit.
 
@@ -108,7 +125,7 @@ def quantize_work(stage: Quantize | Round, shape: GemmShape, machine: Machine) -
     )
 
 
-def sum_work(stage: Sum, shape: GemmShape, machine: Machine) -> CallWork:
+def sum_work(stage: Sum | AiterSum, shape: GemmShape, machine: Machine) -> CallWork:
     """Of the kernel that sums fp32 slices and rounds to bf16."""
     M, N, slices = shape.M, shape.N, stage.slices
     values = np.asarray(stage.BLOCK_M) * stage.BLOCK_N / (LANES * SMALL_WAVES)  # a lane

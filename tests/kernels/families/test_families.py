@@ -159,7 +159,7 @@ def test_families_whose_order_of_sums_varies_say_so() -> None:
     found = {name: family.is_deterministic(family.config_type()) for name, family in FAMILIES.items()}
     assert found == {
         "fused": True, "fused_splitk_atomic": False, "fused_splitk_workspace": True, "staged_triton": True,
-        "staged_hip": True, "staged_ck": True, "aiter": False,
+        "staged_hip": True, "staged_ck": True, "aiter_triton_a4w4": True, "aiter_triton_a16w4": True, "aiter": False,
     }  # fmt: skip
     staged_ck = FAMILIES["staged_ck"]
     assert not staged_ck.is_deterministic(staged_ck.config({"BLOCK_M": 256, "BLOCK_N": 256, "log2_k_split": 1}))

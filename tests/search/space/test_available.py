@@ -19,7 +19,7 @@ from search.space.available import absence, available_spaces, config_absence
 from search.space.space import load_spaces
 
 SHIPPED = Path(__file__).resolve().parents[3] / "configs" / "spaces"
-NATIVE = ("staged_hip", "staged_ck", "aiter")
+NATIVE = ("staged_hip", "staged_ck", "aiter_triton_a4w4", "aiter_triton_a16w4", "aiter")
 
 
 @pytest.fixture

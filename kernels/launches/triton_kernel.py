@@ -111,7 +111,7 @@ class TritonKernel:
         behind = {name: pointers[value] for name, value in call.args.items() if isinstance(value, str)}
         cpu = torch.device("cpu")
 
-        def run(*values: int | str | bool) -> None:
+        def run(*values: int | str | bool | None) -> None:
             arguments: dict[str, Any] = dict(zip(self.arg_names, values, strict=True))
             for name, spec in behind.items():
                 arguments[name] = tensor_at(arguments[name], spec, cpu)

@@ -43,7 +43,7 @@ class PreparedLaunch:
     """
 
     run: Runner
-    arguments: list[int | str | bool]
+    arguments: list[int | str | bool | None]
     slots: tuple[tuple[int, int, int], ...]
 
 
@@ -136,7 +136,7 @@ def _launches(program: Program, before: Mapping[str, int], inputs: Inputs, make:
 
 
 def _launch(call: KernelCall, places: Mapping[str, tuple[int, int]], run: Runner) -> PreparedLaunch:
-    arguments: list[int | str | bool] = []
+    arguments: list[int | str | bool | None] = []
     slots: list[tuple[int, int, int]] = []
     for position, name in enumerate(call.kernel.arg_names):
         value = call.args[name] if name in call.args else call.constexprs[name]

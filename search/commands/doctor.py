@@ -187,6 +187,8 @@ def next_step(checks: Sequence[Check]) -> str:
     blocking = [check for check in checks if (check.name, check.status) in BLOCKING]
     if blocking:
         return f"cure `{blocking[0].name}` first: {blocking[0].cure}"
+    if any((check.name, check.status) == ("calibration", "missing") for check in checks):
+        return "run_search.py calibrate"
     target = "local --trials 60" if any(check.name.startswith("gpu ") for check in checks) else "gfx950"
     return f"run_search.py sweep 16x2112x7168 --target {target}"
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from result_rows import only, predicted, results
@@ -19,6 +21,7 @@ from search.commands.doctor import Check, examine, next_step
 from search.commands.export import table_rows
 from search.device.inventory import GpuFacts
 from search.device.product import Product
+from search.terminal import TextTable
 
 
 def check(name: str, results_folder: Path = Path("results"), storage: str | None = None) -> Check:
@@ -292,7 +295,47 @@ def test_an_aiter_that_is_installed_and_cannot_be_imported_is_not_ok(monkeypatch
     assert check("aiter").status == "warning"
 
 
-@pytest.mark.usefixtures("rocm")
-def test_the_next_step_on_a_gpu_is_one_short_sweep(tmp_path: Path) -> None:
-    checks = [one for one in examine(tmp_path) if one.name != "launcher"]
-    assert next_step(checks) == "run_search.py sweep 16x2112x7168 --target local --trials 60"
+MI355X = GpuFacts(0, GFX950, "", "0000:75:00.0", Product("MI355X", "SPX", "NPS1", 2400))
+CPX = replace(MI355X, key=DeviceKey("gfx950", 32), product=Product("MI355X", "CPX", "NPS1", 2400))
+H200 = GpuFacts(0, DeviceKey("sm_90", 132), "NVIDIA H200")
+SHORT = "run_search.py sweep 16x2112x7168 --target "
+ON_GPU = f"{SHORT}local --trials 60"
+# GPUs, torch's ROCm and CUDA, whether this GPU was calibrated, why torch sees none; the next step.
+STATES = {
+    "no GPU": ((), None, None, False, None, f"{SHORT}gfx950"),
+    "no GPU for a CUDA torch": ((), None, "13.0", False, None, f"{SHORT}gfx950"),
+    "NVIDIA": ((H200,), None, "13.0", False, None, ON_GPU),
+    "MI355X": ((MI355X,), "7.1.25424", None, False, None, "run_search.py calibrate"),
+    "MI355X, calibrated": ((MI355X,), "7.1.25424", None, True, None, ON_GPU),
+    "eight of them": (tuple(replace(MI355X, index=i) for i in range(8)), "7.2.26015", None, True, None, ON_GPU),
+    "CPX": (tuple(replace(CPX, index=i) for i in range(8)), "7.1.25424", None, False, None, "run_search.py calibrate"),
+    "two kinds": ((MI355X, replace(CPX, index=1)), "7.1.25424", None, True, None, ON_GPU),
+    "MI355X and a CPU torch": (
+        (), None, None, False, "this machine has an AMD GPU, but torch 2.13.0+cpu is a CPU build; `make clean`",
+        "cure `gpu` first: `make clean`",
+    ),
+    "MI355X outside of the container": (
+        (), "7.1.25424", None, False, "the AMD GPU is not passed into this container; start it with --device=/dev/kfd",
+        "cure `gpu` first: start it with --device=/dev/kfd",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+def test_each_machine_is_told_its_next_command_below_a_table_that_80_columns_hold(
+    state: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus, hip, cuda, calibrated, absence, step = state
+    monkeypatch.setattr(doctor, "look", lambda: gpus)
+    monkeypatch.setattr(doctor, "local_device", lambda index=None: gpus[0].key if gpus else None)
+    monkeypatch.setattr(doctor.torch.version, "hip", hip)
+    monkeypatch.setattr(doctor.torch.version, "cuda", cuda)
+    monkeypatch.setattr(doctor, "why_no_gpu", lambda: absence)
+    calibration = SimpleNamespace(date="2026-11-30", name="MI355X") if calibrated else None
+    monkeypatch.setattr(doctor, "load_calibration", lambda device: calibration)
+    monkeypatch.setattr(doctor, "_launcher", lambda: Check("launcher", "ok", "/usr/bin/gcc"))
+    checks = examine(tmp_path)
+    assert next_step(checks) == step
+    table = TextTable(("status", "what", "found", "cure"), tuple((c.status, c.name, c.detail, c.cure) for c in checks))
+    assert table.left_out(80) == []
+    assert all(bool(one.cure) == (one.status != "ok") for one in checks)

@@ -1,9 +1,10 @@
 """Matrix instructions whose operands or results are touched too early: the hardware does not wait for them by itself.
 
 Source of the rules and of their numbers: LLVM's ``GCNHazardRecognizer`` (checkMAIHazards90A, checkMAIVALUHazards: the
-gfx940 cases of XDL instructions, one wait state more on gfx950 from 4 passes on); of the passes: ``SISchedule.td``.
-What ``llc -mcpu=gfx950`` of LLVM 22 puts between such instructions agrees. Compilers insert the waits, so that only
-hand-written code can lack one. Every instruction takes one wait state, S_NOP n takes n + 1.
+gfx940 cases of XDL instructions, one wait state more on gfx950 from 4 passes on, and of f32); of the passes:
+``SISchedule.td``. What ``llc -mcpu=gfx950`` of LLVM 22 puts between such instructions agrees. Compilers insert the
+waits, but not around inline assembly: that and other hand-written code can lack one. Every instruction takes one wait
+state, S_NOP n takes n + 1.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from search.gfx950.simulator.decode.op import Control, Instruction, InstructionClass
 from search.gfx950.simulator.state.registers import parse_operand, register_name
 
+SHORT = 2  # passes of the 4x4 instructions, the only ones without gfx950's further wait state
+LONGEST_F32 = 13  # wait states until the addend of an f32 instruction is read
 VALU_TO_MATRIX = 2  # wait states from a VALU result to its use by a matrix instruction
 _SHAPE = re.compile(r"_(\d+)x\d+x(\d+)_")
 _VALU = (InstructionClass.VALU, InstructionClass.TRANSCENDENTAL)
@@ -42,30 +45,39 @@ class _Matrix:
     results: frozenset[int]
     addend: frozenset[int]
     passes: int
+    is_f32: bool
 
     @property
     def to_use(self) -> int:
         """Wait states to whoever reads a result, or overwrites it by a VALU instruction."""
-        return self.passes + 4
+        if self.is_f32:
+            return self.passes + 2
+        return self.passes + (4 if self.passes > SHORT else 3)
 
     @property
     def to_addend(self) -> int:
         """Wait states to a matrix instruction that adds to a part of the results, or to more than them."""
-        return self.passes + 2
+        return self.to_use - 2
 
     @property
     def to_overwrite(self) -> int:
         """Wait states until a VALU instruction may overwrite the addend."""
-        return self.passes - 1
+        return min(self.passes - 1, LONGEST_F32) if self.is_f32 else self.passes - 1
 
 
 def passes(instruction: Instruction) -> int:
-    """Passes of four clocks that a matrix instruction takes: FP8 operands double those of FP4 and FP6."""
+    """Passes of four clocks that a matrix instruction takes: FP8 operands double those of FP4 and FP6, as f32 does."""
     match = _SHAPE.search(instruction.statement.mnemonic)
     assert match is not None
-    base = 4 if match[1] == "16" else 8
+    base = {"4": SHORT, "16": 4, "32": 8}[match[1]]
     formats = [int(instruction.statement.modifiers.get(key) or "0", 0) for key in ("cbsz", "blgp")]
-    return 2 * base if "f8f6f4" in instruction.statement.mnemonic and min(formats) < 2 else base
+    slow = "f8f6f4" in instruction.statement.mnemonic and min(formats) < 2
+    return 2 * base if slow or _is_f32(instruction) else base
+
+
+def _is_f32(instruction: Instruction) -> bool:
+    """Whether the operands are of f32: such instructions have rules of their own."""
+    return instruction.statement.mnemonic.endswith("_f32")
 
 
 def matrix_hazards(instructions: Sequence[Instruction]) -> Iterator[Hazard]:
@@ -124,7 +136,7 @@ def _behind(instructions: Sequence[Instruction], states: Sequence[int], index: i
 
 
 def _matrix(instruction: Instruction) -> _Matrix:
-    return _Matrix(frozenset(instruction.writes), _addend(instruction), passes(instruction))
+    return _Matrix(frozenset(instruction.writes), _addend(instruction), passes(instruction), _is_f32(instruction))
 
 
 def _addend(instruction: Instruction) -> frozenset[int]:

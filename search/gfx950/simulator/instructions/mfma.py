@@ -1,4 +1,4 @@
-"""Matrix instructions: scaled FP4/FP6/FP8 MFMA, bf16 and f16 MFMA.
+"""Matrix instructions: scaled FP4/FP6/FP8 MFMA, and FP8, bf16, f16, f32, i8; neither sparse ones nor those of f64.
 
 Layouts: AMD matrix instruction calculator and the MI300 ISA guide, section "Matrix arithmetic instructions"; the scaled
 f8f6f4 forms from LLVM ``AMDGPUUsage`` and disassembly. Lane l holds row (A) or column (B) l % n and the k block l // n;
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from search.gfx950.simulator.decode.text import Statement
 from search.gfx950.simulator.instructions.convert import E2M1_SIGNED
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import UnknownInstructionError
-from search.gfx950.simulator.state.registers import parse_operand
+from search.gfx950.simulator.state.registers import CONSTANT, parse_operand
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 
 _E8M0 = np.where(np.arange(256) == 255, np.nan, 2.0 ** (np.arange(256) - 127.0))
@@ -108,26 +109,33 @@ _READERS: tuple[tuple[int, Callable[[WaveGroup, int, Tile], Array]], ...] = (
 )  # fmt: skip
 
 
-def accumulator_matrix(g: WaveGroup, first: int, tile: Tile) -> Array:
-    """C registers as float32 [waves, n, n]."""
+def accumulator_matrix(g: WaveGroup, first: int, tile: Tile, dtype: Any = np.float32) -> Array:
+    """C registers as float32, or integers, [waves, n, n]."""
     n, registers = tile.n, tile.accumulators
-    block = g.block(first, registers).view(np.float32)
+    block = g.block(first, registers).view(dtype)
     # Row = 4 * groups * (r // 4) + 4 * (l // n) + r % 4.
     shaped = block.reshape(registers // 4, 4, g.count, tile.groups, n)
-    return shaped.transpose(2, 0, 3, 1, 4).reshape(g.count, n, n)
+    return np.asarray(shaped.transpose(2, 0, 3, 1, 4).reshape(g.count, n, n))
 
 
-def write_accumulator(g: WaveGroup, first: int, tile: Tile, value: Array) -> None:
-    """D registers from float [waves, n, n]; MFMA ignores EXEC."""
+def write_accumulator(g: WaveGroup, first: int, tile: Tile, value: Array, dtype: Any = np.float32) -> None:
+    """D registers from numbers [waves, n, n]; MFMA ignores EXEC."""
     n, registers = tile.n, tile.accumulators
-    block = g.block(first, registers).view(np.float32).reshape(registers // 4, 4, g.count, tile.groups, n)
+    block = g.block(first, registers).view(dtype).reshape(registers // 4, 4, g.count, tile.groups, n)
     block[...] = value.reshape(g.count, registers // 4, tile.groups, 4, n).transpose(1, 3, 0, 2, 4)
 
 
-def _multiply(g: WaveGroup, tile: Tile, left: Array, right: Array, c: int | None, constant: float, d: int) -> None:
+def _multiply(
+    g: WaveGroup, tile: Tile, left: Array, right: Array, c: int | None, constant: float, d: int, dtype: Any = np.float32
+) -> None:
     product = np.matmul(left, right.transpose(0, 2, 1))
-    product += accumulator_matrix(g, c, tile) if c is not None else constant
-    write_accumulator(g, d, tile, product)
+    product += accumulator_matrix(g, c, tile, dtype) if c is not None else constant
+    write_accumulator(g, d, tile, product if dtype is np.float32 else _wrapped(product), dtype)
+
+
+def _wrapped(product: Array) -> Array:
+    """Sums of integers, exact in float64, as the hardware keeps them: the low 32 bits."""
+    return product.astype(np.int64).astype(np.int32)
 
 
 def _scale_byte(statement: Statement, position: int) -> int:
@@ -136,13 +144,13 @@ def _scale_byte(statement: Statement, position: int) -> int:
     return low + 2 * high
 
 
-def _accumulator(text: str, tile: Tile, context: Context) -> tuple[int | None, float]:
+def _accumulator(text: str, registers: int, context: Context, dtype: Any = np.float32) -> tuple[int | None, float]:
     operand = parse_operand(text)
     if operand.index is None:
-        bits = context.constant(text, "f32")
-        return None, float(context.constants[bits - 704].view(np.float32)[0, 0])
-    if operand.count != tile.accumulators:
-        raise UnknownInstructionError(f"{tile.accumulators} accumulators expected, found {text}")
+        bits = context.constant(text, "f32" if dtype is np.float32 else "u32")
+        return None, float(context.constants[bits - CONSTANT].view(dtype)[0, 0])
+    if operand.count != registers:
+        raise UnknownInstructionError(f"{registers} accumulators expected, found {text}")
     return operand.index, 0.0
 
 
@@ -163,7 +171,7 @@ def _bind_scaled(tile: Tile, with_scales: bool) -> Binder:
         texts = statement.operands
         (left_count, left), (right_count, right) = (_READERS[kind] for kind in kinds)
         d, a, b = _operand(texts[0], tile.accumulators), _operand(texts[1], left_count), _operand(texts[2], right_count)
-        c, constant = _accumulator(texts[3], tile, context)
+        c, constant = _accumulator(texts[3], tile.accumulators, context)
         scales = [resolve(parse_operand(text), "u32", context) for text in texts[4:6]] if with_scales else []
         shifts = [np.uint32(8 * _scale_byte(statement, position)) for position in range(2)]
 
@@ -178,18 +186,18 @@ def _bind_scaled(tile: Tile, with_scales: bool) -> Binder:
         def run(g: WaveGroup) -> None:
             _multiply(g, tile, operand(g, 0, a, left), operand(g, 1, b, right), c, constant, d)
 
-        reads = [*range(a, a + left_count), *range(b, b + right_count), *(s for s in scales if s < 704)]
-        return _matrix_instruction(statement, run, tile, reads, c, d)
+        reads = [*range(a, a + left_count), *range(b, b + right_count), *(s for s in scales if s < CONSTANT)]
+        return _matrix_instruction(statement, run, tile.accumulators, reads, c, d)
 
     return bind
 
 
 def _matrix_instruction(
-    statement: Statement, run: Callable[[WaveGroup], None], tile: Tile, reads: list[int], c: int | None, d: int
+    statement: Statement, run: Callable[[WaveGroup], None], sums: int, reads: list[int], c: int | None, d: int
 ) -> Instruction:
-    reads = reads + (list(range(c, c + tile.accumulators)) if c is not None else [])
+    reads = reads + (list(range(c, c + sums)) if c is not None else [])
     return make_instruction(
-        statement, run, InstructionClass.MFMA, reads, tuple(range(d, d + tile.accumulators)),
+        statement, run, InstructionClass.MFMA, reads, tuple(range(d, d + sums)),
         sinks=(("mfma", frozenset(reads)),),
     )  # fmt: skip
 
@@ -202,21 +210,87 @@ def _bfloat_values(raw: Array) -> Array:
     return (raw.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
 
 
-def _bind_16_bit(tile: Tile, decode: Callable[[Array], Array]) -> Binder:
-    registers = tile.k // tile.groups // 2
+def _fp8_values(raw: Array) -> Array:
+    return _FP8.take(raw.view(np.uint8))
+
+
+def _bf8_values(raw: Array) -> Array:
+    return _BF8.take(raw.view(np.uint8))
+
+
+def _single_values(raw: Array) -> Array:
+    return raw.view(np.float32).astype(np.float64)
+
+
+def _byte_values(raw: Array) -> Array:
+    return raw.view(np.int8).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class _Operands:
+    """What the registers of A and B hold.
+
+    Args:
+        bytes: Of an element.
+        sums: Type of the accumulators.
+    """
+
+    bytes: int
+    left: Callable[[Array], Array]
+    right: Callable[[Array], Array]
+    sums: Any = np.float32
+
+
+_F16, _BF16 = (_Operands(2, values, values) for values in (_half_values, _bfloat_values))
+_F32 = _Operands(4, _single_values, _single_values)
+_I8 = _Operands(1, _byte_values, _byte_values, np.int32)
+
+
+def _bind_plain(tile: Tile, kinds: _Operands) -> Binder:
+    """Lane l holds the elements of row or column l % n and of block l // n of k, in order."""
+    registers = tile.k // tile.groups * kinds.bytes // 4
 
     def bind(statement: Statement, context: Context) -> Instruction:
         check_modifiers(statement, frozenset())
         texts = statement.operands
         d, a, b = _operand(texts[0], tile.accumulators), _operand(texts[1], registers), _operand(texts[2], registers)
-        c, constant = _accumulator(texts[3], tile, context)
+        c, constant = _accumulator(texts[3], tile.accumulators, context, kinds.sums)
 
         def run(g: WaveGroup) -> None:
-            raw = [lane_rows(g, first, registers, tile) for first in (a, b)]
-            left, right = (decode(rows).reshape(g.count, tile.n, tile.k) for rows in raw)
-            _multiply(g, tile, left, right, c, constant, d)
+            left = kinds.left(lane_rows(g, a, registers, tile)).reshape(g.count, tile.n, tile.k)
+            right = kinds.right(lane_rows(g, b, registers, tile)).reshape(g.count, tile.n, tile.k)
+            _multiply(g, tile, left, right, c, constant, d, kinds.sums)
 
-        return _matrix_instruction(statement, run, tile, [*range(a, a + registers), *range(b, b + registers)], c, d)
+        reads = [*range(a, a + registers), *range(b, b + registers)]
+        return _matrix_instruction(statement, run, tile.accumulators, reads, c, d)
+
+    return bind
+
+
+_BLOCKS, _SIDE = 16, 4  # products of 4x4x4 in one instruction, one for each four lanes
+
+
+def _bind_blocks(kinds: _Operands) -> Binder:
+    """Lane l holds row or column l % 4 of product l // 4, all four k; register r of D its row r, column l % 4."""
+
+    def values(g: WaveGroup, first: int, decode: Callable[[Array], Array]) -> Array:
+        lanes = np.ascontiguousarray(g.block(first, kinds.bytes).transpose(1, 2, 0))
+        return decode(lanes).reshape(g.count, _BLOCKS, _SIDE, _SIDE)
+
+    def bind(statement: Statement, context: Context) -> Instruction:
+        check_modifiers(statement, frozenset())
+        texts = statement.operands
+        d, a, b = _operand(texts[0], _SIDE), _operand(texts[1], kinds.bytes), _operand(texts[2], kinds.bytes)
+        c, constant = _accumulator(texts[3], _SIDE, context, kinds.sums)
+
+        def run(g: WaveGroup) -> None:
+            product = values(g, a, kinds.left) @ values(g, b, kinds.right).swapaxes(2, 3)  # [waves, block, row, column]
+            sums = product.transpose(2, 0, 1, 3).reshape(_SIDE, g.count, LANES)
+            sums += g.block(c, _SIDE).view(kinds.sums) if c is not None else constant
+            g.block(d, _SIDE).view(kinds.sums)[...] = sums if kinds.sums is np.float32 else _wrapped(sums)
+
+        reads = [*range(a, a + kinds.bytes), *range(b, b + kinds.bytes)]
+        return _matrix_instruction(statement, run, _SIDE, reads, c, d)
 
     return bind
 
@@ -227,13 +301,28 @@ BINDERS: Mapping[str, Binder] = MappingProxyType(
         "v_mfma_scale_f32_32x32x64_f8f6f4": _bind_scaled(Tile(32, 64), True),
         "v_mfma_f32_16x16x128_f8f6f4": _bind_scaled(Tile(16, 128), False),
         "v_mfma_f32_32x32x64_f8f6f4": _bind_scaled(Tile(32, 64), False),
-        "v_mfma_f32_16x16x32_bf16": _bind_16_bit(Tile(16, 32), _bfloat_values),
-        "v_mfma_f32_32x32x16_bf16": _bind_16_bit(Tile(32, 16), _bfloat_values),
-        "v_mfma_f32_16x16x32_f16": _bind_16_bit(Tile(16, 32), _half_values),
-        "v_mfma_f32_32x32x16_f16": _bind_16_bit(Tile(32, 16), _half_values),
-        "v_mfma_f32_16x16x16_bf16": _bind_16_bit(Tile(16, 16), _bfloat_values),
-        "v_mfma_f32_32x32x8_bf16": _bind_16_bit(Tile(32, 8), _bfloat_values),
-        "v_mfma_f32_16x16x16_f16": _bind_16_bit(Tile(16, 16), _half_values),
-        "v_mfma_f32_32x32x8_f16": _bind_16_bit(Tile(32, 8), _half_values),
+        "v_mfma_f32_16x16x32_bf16": _bind_plain(Tile(16, 32), _BF16),
+        "v_mfma_f32_32x32x16_bf16": _bind_plain(Tile(32, 16), _BF16),
+        "v_mfma_f32_16x16x32_f16": _bind_plain(Tile(16, 32), _F16),
+        "v_mfma_f32_32x32x16_f16": _bind_plain(Tile(32, 16), _F16),
+        "v_mfma_f32_16x16x16_bf16": _bind_plain(Tile(16, 16), _BF16),
+        "v_mfma_f32_32x32x8_bf16": _bind_plain(Tile(32, 8), _BF16),
+        "v_mfma_f32_16x16x16_f16": _bind_plain(Tile(16, 16), _F16),
+        "v_mfma_f32_32x32x8_f16": _bind_plain(Tile(32, 8), _F16),
+        "v_mfma_f32_16x16x4_f32": _bind_plain(Tile(16, 4), _F32),
+        "v_mfma_f32_32x32x2_f32": _bind_plain(Tile(32, 2), _F32),
+        "v_mfma_i32_16x16x64_i8": _bind_plain(Tile(16, 64), _I8),
+        "v_mfma_i32_32x32x32_i8": _bind_plain(Tile(32, 32), _I8),
+        "v_mfma_i32_16x16x32_i8": _bind_plain(Tile(16, 32), _I8),
+        "v_mfma_i32_32x32x16_i8": _bind_plain(Tile(32, 16), _I8),
+        "v_mfma_f32_4x4x4_16b_f16": _bind_blocks(_F16),
+        "v_mfma_f32_4x4x4_16b_bf16": _bind_blocks(_BF16),
+        "v_mfma_i32_4x4x4_16b_i8": _bind_blocks(_I8),
+        **{
+            f"v_mfma_f32_{tile.n}x{tile.n}x{tile.k}_{left}_{right}": _bind_plain(tile, _Operands(1, a, b))
+            for tile in (Tile(16, 32), Tile(32, 16))
+            for left, a in (("fp8", _fp8_values), ("bf8", _bf8_values))
+            for right, b in (("fp8", _fp8_values), ("bf8", _bf8_values))
+        },
     }
 )

@@ -183,6 +183,8 @@ def _packed_table() -> list[Op]:
         _pk("v_pk_mov_b32", v_pk_mov_b32, "pkf32", 2),
         _op("v_dot2_f32_f16", _dot2("f16"), "f32", "pk16 pk16 f32", takes_modifiers=True),
         _op("v_dot2_f32_bf16", _dot2("bf16"), "f32", "pk16 pk16 f32", takes_modifiers=True),
+        _op("v_dot2c_f32_f16", _dot2("f16"), "f32", "pk16 pk16", implicit=("dst",), takes_modifiers=True),
+        _op("v_dot2c_f32_bf16", _dot2("bf16"), "f32", "pk16 pk16", implicit=("dst",), takes_modifiers=True),
     ]
 
 

@@ -18,7 +18,15 @@ FP8_16 = "v_mfma_f32_16x16x128_f8f6f4 {d}, v[8:15], v[16:23], {c}"
 FP4_32 = "v_mfma_f32_32x32x64_f8f6f4 {d}, v[8:11], v[12:15], {c} cbsz:4 blgp:4"
 FP8_32 = "v_mfma_f32_32x32x64_f8f6f4 {d}, v[8:15], v[16:23], {c}"
 BF16_32 = "v_mfma_f32_32x32x16_bf16 {d}, v[8:11], v[12:15], {c}"
-WIDTH = {FP4_16: 4, FP8_16: 4, FP4_32: 16, FP8_32: 16, BF16_32: 16}
+PLAIN_FP8_16 = "v_mfma_f32_16x16x32_fp8_fp8 {d}, v[8:9], v[12:13], {c}"
+I8_16 = "v_mfma_i32_16x16x64_i8 {d}, v[8:11], v[12:15], {c}"
+BF16_4 = "v_mfma_f32_4x4x4_16b_bf16 {d}, v[8:9], v[12:13], {c}"
+F32_16 = "v_mfma_f32_16x16x4_f32 {d}, v8, v12, {c}"
+F32_32 = "v_mfma_f32_32x32x2_f32 {d}, v8, v12, {c}"
+WIDTH = {
+    FP4_16: 4, FP8_16: 4, FP4_32: 16, FP8_32: 16, BF16_32: 16, PLAIN_FP8_16: 4, I8_16: 4, BF16_4: 4, F32_16: 4,
+    F32_32: 16,
+}  # fmt: skip
 
 
 def hazards(*lines: str) -> list[Hazard]:
@@ -39,8 +47,11 @@ def after(text: str, states: int, use: str, **more: int) -> list[Hazard]:
     return hazards(matrix(text, **more), *waits, use, "s_endpgm")
 
 
-# What llc of LLVM 22 puts between them for gfx950: 8, 12, 12, 20 and 12 wait states.
-NEEDED = [(FP4_16, 8), (FP8_16, 12), (FP4_32, 12), (FP8_32, 20), (BF16_32, 12)]
+# What llc of LLVM 22 puts between them for gfx950, in wait states.
+NEEDED = [
+    (FP4_16, 8), (FP8_16, 12), (FP4_32, 12), (FP8_32, 20), (BF16_32, 12), (PLAIN_FP8_16, 8), (I8_16, 8), (BF16_4, 5),
+    (F32_16, 10), (F32_32, 18),
+]  # fmt: skip
 USES = [
     "v_add_f32_e32 v2, v64, v3", "global_store_dword v[4:5], v67, off", "ds_write_b32 v4, v66",
     "v_mov_b32_e32 v65, 0", matrix(FP4_16, 24).replace("v[8:11]", "v[64:67]"),

@@ -132,3 +132,74 @@ def test_other_formats_of_the_scaled_product(kind: int, words: int, value: dict[
         )
         state = run(text, registers | {"v50": 127, "v51": 127})
         assert state.f("v0")[0] == np.float32(128 * expected**2)
+
+
+def in_order(codes: np.ndarray, n: int, first: int) -> dict[str, object]:
+    """Registers of an operand [n, k] of unsigned integers: lane l holds the block l // n of row l % n, in order."""
+    each = codes.shape[1] // (64 // n)
+    lanes = np.stack([codes[lane % n, lane // n * each : (lane // n + 1) * each] for lane in range(64)])
+    words = np.ascontiguousarray(lanes).view(np.uint32)
+    return {f"v{first + register}": words[:, register].copy() for register in range(words.shape[1])}
+
+
+def fp8_value(code: int, exponent_bits: int) -> float:
+    """OCP FP8: E4M3 (bias 7) or E5M2 (bias 15), finite codes."""
+    mantissa_bits = 7 - exponent_bits
+    bias = (1 << exponent_bits - 1) - 1
+    exponent, fraction = code >> mantissa_bits & (1 << exponent_bits) - 1, code & (1 << mantissa_bits) - 1
+    value = (fraction + (1 << mantissa_bits if exponent else 0)) * 2.0 ** (max(exponent, 1) - bias - mantissa_bits)
+    return -value if code >> 7 else value
+
+
+@pytest.mark.parametrize(("n", "k"), [(16, 32), (32, 16)])
+@pytest.mark.parametrize(("left", "right"), [("fp8", "fp8"), ("fp8", "bf8"), ("bf8", "fp8"), ("bf8", "bf8")])
+def test_fp8_product(n: int, k: int, left: str, right: str) -> None:
+    codes = [RNG.integers(0, 0x70, (n, k)) | RNG.integers(0, 2, (n, k)) << 7 for _ in range(2)]  # finite in both
+    a, b = (
+        np.vectorize(fp8_value)(part, 4 if kind == "fp8" else 5)
+        for part, kind in zip(codes, (left, right), strict=True)
+    )
+    count = n * n // 64
+    registers = in_order(codes[0].astype(np.uint8), n, 32) | in_order(codes[1].astype(np.uint8), n, 40)
+    registers |= {f"v{r}": np.full(64, 0.5, np.float32) for r in range(count)}
+    text = f"v_mfma_f32_{n}x{n}x{k}_{left}_{right} v[0:{count - 1}], v[32:33], v[40:41], v[0:{count - 1}]"
+    assert np.array_equal(accumulator(run(text, registers), 0, n), (a @ b.T + 0.5).astype(np.float32))
+
+
+@pytest.mark.parametrize(("n", "k"), [(16, 4), (32, 2)])
+def test_f32_product(n: int, k: int) -> None:
+    a, b = (RNG.integers(-8, 9, (n, k)).astype(np.float32) for _ in range(2))
+    count = n * n // 64
+    registers = in_order(a, n, 32) | in_order(b, n, 40)
+    text = f"v_mfma_f32_{n}x{n}x{k}_f32 v[0:{count - 1}], v32, v40, 1.0"
+    assert np.array_equal(accumulator(run(text, registers), 0, n), a @ b.T + np.float32(1))
+
+
+@pytest.mark.parametrize(("n", "k"), [(16, 64), (32, 32), (16, 32), (32, 16)])
+def test_i8_product_keeps_the_low_32_bits(n: int, k: int) -> None:
+    a, b = (RNG.integers(-128, 128, (n, k)).astype(np.int8) for _ in range(2))
+    count, last = n * n // 64, k * n // 256 - 1
+    start = 2**31 - 1
+    registers = in_order(a, n, 32) | in_order(b, n, 40) | {f"v{r}": start for r in range(count)}
+    text = f"v_mfma_i32_{n}x{n}x{k}_i8 v[0:{count - 1}], v[32:{32 + last}], v[40:{40 + last}], v[0:{count - 1}]"
+    sums = accumulator(run(text, registers), 0, n).view(np.int32)
+    exact = a.astype(np.int64) @ b.astype(np.int64).T + start
+    assert np.array_equal(sums, ((exact + 2**31) % 2**32 - 2**31).astype(np.int32))
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "i8"])
+def test_sixteen_products_of_4_by_4(kind: str) -> None:
+    a, b = (RNG.integers(-8, 9, (16, 4, 4)) for _ in range(2))  # [product, row or column, k]
+    bits = {"f16": f16_bits, "bf16": bf16_bits, "i8": lambda values: values.astype(np.int8)}[kind]
+    registers: dict[str, object] = {f"v{r}": 0 for r in range(4)}
+    for first, values in ((32, a), (40, b)):
+        words = np.ascontiguousarray(bits(values.reshape(64, 4))).view(np.uint32)  # lane 4 * product + row
+        registers |= {f"v{first + r}": words[:, r].copy() for r in range(words.shape[1])}
+    wide = ("v32", "v40") if kind == "i8" else ("v[32:33]", "v[40:41]")
+    name = "v_mfma_i32_4x4x4_16b_i8" if kind == "i8" else f"v_mfma_f32_4x4x4_16b_{kind}"
+    state = run(f"{name} v[0:3], {wide[0]}, {wide[1]}, v[0:3]", registers)
+    expected = np.einsum("prk,pck->prc", a, b)
+    for row in range(4):
+        got = state.f(f"v{row}")
+        got = got.view(np.int32) if kind == "i8" else got
+        assert np.array_equal(got.reshape(16, 4), expected[:, row].astype(got.dtype))

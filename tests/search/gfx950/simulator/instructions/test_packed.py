@@ -78,6 +78,13 @@ def test_bitop3_of_16_bits_leaves_the_high_half() -> None:
     assert state.u("v3")[0] == 0xABCD0007
 
 
+def test_dot2c_adds_to_its_destination() -> None:
+    state = run("v_dot2c_f32_bf16_e32 v3, v0, v1", {"v0": 0x40003F80, "v1": 0x40404080, "v3": 0.5})  # {2, 1}, {3, 4}
+    assert state.f("v3")[0] == np.float32(1 * 4 + 2 * 3 + 0.5)
+    state = run("v_dot2c_f32_f16_e32 v3, v0, v1", {"v0": 0x40003C00, "v1": 0x42004400, "v3": -1.0})
+    assert state.f("v3")[0] == np.float32(1 * 4 + 2 * 3 - 1)
+
+
 def test_dot2_of_bf16_pairs() -> None:
     pair = 0x40003F80  # {2.0, 1.0}
     state = run("v_dot2_f32_bf16 v3, v0, v1, v2", {"v0": pair, "v1": 0x40404080, "v2": 0.5})  # {3.0, 4.0}

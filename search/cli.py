@@ -126,7 +126,7 @@ def sweep(
     start_from: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Try its winners first: results, or a file of AITER, vLLM, Kernel Tuner, T4."
+            metavar="FILE", help="Try its winners first: results, or a file of AITER, vLLM, GPU MODE, Kernel Tuner, T4."
         ),
     ] = None,
     only: Annotated[

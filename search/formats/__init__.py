@@ -22,7 +22,8 @@ FORMATS: Mapping[str, Format] = {
         gpumode.FORMAT,
     )
 }
-SUFFIXES = (".csv", ".json")  # of the files that can be read
+PUBLISHED_SUFFIXES = (".json", ".py")  # of files that are never results of this project
+SUFFIXES = (".csv", *PUBLISHED_SUFFIXES)  # of the files that can be read
 MOST_BYTES = 1 << 28  # of a file
 
 
@@ -39,6 +40,8 @@ def read_published(path: Path) -> Reading | None:
     return Reading(
         tuple(trial for reading in readings for trial in reading.trials),
         tuple(one for reading in readings for one in reading.left_out),
+        len(readings),
+        len(files) - len(readings),
     )
 
 
@@ -66,4 +69,4 @@ def _placed(path: Path, one: LeftOut) -> LeftOut:
     return one if one.where.startswith(path.name) else replace(one, where=f"{path.name} {one.where}")
 
 
-__all__ = ["FORMATS", "Format", "LeftOut", "Reading", "grouped", "read_published"]
+__all__ = ["FORMATS", "PUBLISHED_SUFFIXES", "Format", "LeftOut", "Reading", "grouped", "read_published"]

@@ -63,10 +63,14 @@ class Reading:
 
     Args:
         trials: What can be used here.
+        files: How many files it comes from.
+        others: Files beside them that are of no format here.
     """
 
     trials: tuple[Trial, ...]
     left_out: tuple[LeftOut, ...] = ()
+    files: int = 1
+    others: int = 0
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import triton.language as tl
 from triton.runtime.jit import KernelInterface
 
+from kernels.config import KernelConfig
 from kernels.device import GFX950
 from kernels.errors import InputError
 from kernels.families import FAMILIES
+from kernels.families.family import Family
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
 from kernels.tables.rows import TunedTable
-from search.formats.format import WHOLE, Format, Old, Written
+from search.formats.format import WHOLE, Format, LeftOut, Old, Reading, Trial, Written, judged, make_config
 
 if TYPE_CHECKING:
     from kernels.runtime.planner import Choice
@@ -32,6 +35,10 @@ BENCHMARK_SHAPES = tuple(
 TEST_SHAPES = tuple(
     GemmShape(*sizes) for sizes in ((8, 2112, 7168), (16, 3072, 1536), (64, 3072, 1536), (256, 2880, 512))
 )
+PREFIXES = {"reduce_kernel": "REDUCE_", "quantize_kernel": "QUANT_", "round_kernel": "QUANT_"}  # of a kernel's tile
+KNOBS = {"NUM_XCDS": "num_xcds", "SPLIT_K": "split_k", "CACHE": "cache_modifier", "QUANTIZER": "quantizer",
+         "A_OPERAND": "a_operand"}  # fmt: skip
+PROTOCOL = "exported for GPU MODE without a time"
 TARGET_INFO = "triton.language.target_info"  # what a kernel asks of its target
 _HEADER = '''\
 """MXFP4 GEMM for the GPU MODE problem amd-mxfp4-mm, generated from a table of tuned configurations for {device}."""
@@ -108,6 +115,73 @@ def write_table(table: TunedTable, old: Old) -> Written:
     return Written({WHOLE: render_submission(table)}, added=len(table.rows))
 
 
+def recognises(path: Path, text: str) -> bool:
+    """Whether the file is a submission."""
+    return path.suffix == ".py" and "def custom_kernel(" in text
+
+
+def read(path: Path, text: str) -> Reading:
+    """A trial for each shape of a submission that was exported from here; nothing of it is executed.
+
+    An entry counts where the configuration found in it makes exactly the launches that it holds.
+    """
+    try:
+        entries = list(_programs(ast.parse(text)))
+    except SyntaxError as error:
+        raise ValueError(f"no Python: {error}") from error
+    if not entries:
+        return Reading((), (LeftOut(path.name, "a submission whose configurations are not in a table PROGRAMS"),))
+    trials: list[Trial] = []
+    left_out: list[LeftOut] = []
+    for key, node in entries:
+        try:
+            trials.append(judged(_trial(key, node)))
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            left_out.append(LeftOut(f"{path.name} {ast.unparse(key)}", f"not as exported from here ({error})"))
+    return Reading(tuple(trials), tuple(left_out))
+
+
+def _programs(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Key and value of each entry of the table."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and _names(node) == ["PROGRAMS"]:
+            yield from ((key, value) for key, value in zip(node.value.keys, node.value.values, strict=True) if key)
+
+
+def _names(node: ast.Assign) -> list[str]:
+    return [ast.unparse(target) for target in node.targets]
+
+
+def _trial(key: ast.expr, node: Any) -> Trial:
+    shape = GemmShape(*ast.literal_eval(key))
+    launches = [tuple(_value(part) for part in launch.elts) for launch in node.elts[1].elts]
+    for family in FAMILIES.values():
+        if family.is_triton:
+            config = _config(family, launches)
+            made = family.program(shape, config).calls if config is not None else ()
+            if [(call.name, call.grid, call.args, call.constexprs, call.options) for call in made] == launches:
+                return Trial(GFX950, shape, family.name, config, protocol=PROTOCOL, reason=PROTOCOL)
+    raise ValueError("no family makes these launches")
+
+
+def _value(node: ast.expr) -> Any:
+    """A name as text, anything else as it is."""
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+
+
+def _config(family: Family, launches: Sequence[tuple[Any, ...]]) -> KernelConfig | None:
+    """The family's configuration by what its kernels are given; None where it has no knob of that value."""
+    known: dict[str, Any] = {}
+    for name, _, _, constants, options in launches:
+        prefix = PREFIXES.get(name, "")
+        known |= {f"{prefix}{KNOBS.get(word, word)}": value for word, value in {**constants, **options}.items()}
+    values = {name: known[name] for name in family.config_type().to_dict() if name in known}
+    try:
+        return make_config(family.name, values)
+    except ValueError:
+        return None
+
+
 def _foreign(where: str) -> str:
     return f"{where}: its kernels are not written in Triton; export a table without such rows"
 
@@ -170,5 +244,6 @@ def _launch(call: KernelCall) -> str:
 
 
 FORMAT = Format(
-    "gpumode", "a submission.py for the GPU MODE problem amd-mxfp4-mm: rows of Triton families", write_table=write_table
-)
+    "gpumode", "a submission.py for the GPU MODE problem amd-mxfp4-mm: rows of Triton families",
+    recognises, read, write_table, lost="times",
+)  # fmt: skip

@@ -18,7 +18,7 @@ from kernels.disk import write_atomically
 from kernels.errors import InputError
 from kernels.wording import instead_of
 from search.evaluation import Value
-from search.formats import read_published
+from search.formats import PUBLISHED_SUFFIXES, read_published
 from search.results.checks import REQUIRED, check_results
 from search.results.columns import COLUMNS, FLAG, INTEGER, NUMBER, TEXT, UNITS, typed_frame
 from search.results.published import LEFT_OUT, frame_of
@@ -82,7 +82,7 @@ def _is_ours(path: Path) -> bool:
     if path.is_dir():
         return (path / STUDIES_FILE).exists()
     if path.suffix != ".csv" or not path.is_file():
-        return path.suffix != ".json"
+        return path.suffix not in PUBLISHED_SUFFIXES
     with path.open("rb") as file:
         header = file.readline(1 << 16).decode(errors="replace")
     return "outcome" in header.strip().split(",")

@@ -11,6 +11,7 @@ import pandas as pd
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
+from kernels.wording import counted
 from search.evaluation import Value
 from search.formats import Reading, grouped
 from search.formats.format import Trial
@@ -29,7 +30,10 @@ def frame_of(reading: Reading, path: Path) -> pd.DataFrame:
     records = [_record(trial, f"{PUBLISHED}{path.name}", number) for number, trial in enumerate(reading.trials)]
     frame = typed_frame({name: [record.get(name) for record in records] for name in COLUMNS})
     if reading.left_out:
-        counts = f"{path}: {len(reading.trials)} taken, {len(reading.left_out)} left out"
+        files = (
+            "" if not path.is_dir() else f"{counted(reading.files, 'file')} read, {reading.others} of no format here; "
+        )
+        counts = f"{path}: {files}{len(reading.trials)} taken, {len(reading.left_out)} left out"
         frame.attrs[LEFT_OUT] = [counts, *(f"  {line}" for line in grouped(reading.left_out))]
     return frame
 

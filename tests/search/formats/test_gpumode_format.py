@@ -21,7 +21,7 @@ from kernels.families.staged_hip import StagedHipConfig
 from kernels.families.staged_triton import StagedConfig
 from kernels.problem import GemmShape
 from kernels.tables.rows import Made, TableRow, TunedTable
-from search.formats.gpumode import BENCHMARK_SHAPES, TEST_SHAPES, render_submission
+from search.formats.gpumode import BENCHMARK_SHAPES, TEST_SHAPES, read, recognises, render_submission
 from search.space.shapes import load_shapes
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -139,3 +139,28 @@ def test_the_shapes_are_those_of_the_projects_shape_file() -> None:
     roles = {entry.shape: entry.role for entry in shapes.entries}
     assert tuple(shape for shape in roles if roles[shape] == "benchmark") == BENCHMARK_SHAPES
     assert tuple(shape for shape in roles if roles[shape] == "test") == TEST_SHAPES
+
+
+def test_an_exported_submission_is_read_back_with_every_configuration() -> None:
+    reading = read(Path("submission.py"), render_submission(table()))
+    found = {str(trial.shape): (trial.family, trial.config) for trial in reading.trials}
+    assert {text: found[text] for text in CHOSEN} == CHOSEN
+    assert len(reading.trials) == 10 and reading.left_out == ()
+    assert {trial.time_us for trial in reading.trials} == {None}
+
+
+def test_an_entry_that_was_changed_by_hand_is_left_out() -> None:
+    text = render_submission(table())
+    assert text.count("(16, 2, 1)") == 1  # 4096 columns in tiles of 256, K in 2 slices
+    reading = read(Path("submission.py"), text.replace("(16, 2, 1)", "(17, 2, 1)"))
+    assert [one.reason for one in reading.left_out] == ["not as exported from here (no family makes these launches)"]
+
+
+def test_a_submission_of_another_making_is_recognised_and_said_to_hold_no_table() -> None:
+    text = "import aiter\n\ndef custom_kernel(data):\n    return aiter.gemm_a4w4(*data)\n"
+    assert recognises(Path("submission.py"), text)
+    assert not recognises(Path("setup.py"), "import setuptools\n")
+    (left_out,) = read(Path("submission.py"), text).left_out
+    assert left_out.reason == "a submission whose configurations are not in a table PROGRAMS"
+    with pytest.raises(ValueError, match="no Python"):
+        read(Path("submission.py"), "def custom_kernel(:")

@@ -86,9 +86,11 @@ class MXFP4Linear(nn.Module):
         """Quantise the weight of ``linear``; its bias is rounded to bfloat16.
 
         Raises:
-            TypeError: The weight is neither bfloat16, float16 nor float32.
+            TypeError: The weight is neither bfloat16, float16 nor float32, or is packed already.
             ValueError: A size is no positive multiple of 64.
         """
+        if isinstance(linear.weight, PackedWeight):
+            raise TypeError("the layer's weight is packed already: use it as it is")
         return cls.from_weight(PackedWeight.from_dense(linear.weight.detach(), rule), linear.bias)
 
     def _load_from_state_dict(

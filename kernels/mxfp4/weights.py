@@ -12,6 +12,7 @@ from kernels.mxfp4.layouts import padded_scale_shape, shuffle_scales, shuffle_we
 from kernels.mxfp4.numerics import ExponentRule, Mxfp4Tensor, quantize
 from kernels.problem import BLOCK, GemmShape, Layout
 
+SHUFFLED_MARK: Final = "is_shuffled"  # attribute that AITER's shuffle_weight sets on its result
 BYTE_DTYPES: Final[Mapping[str, tuple[torch.dtype, ...]]] = {
     "codes": (torch.uint8, torch.float4_e2m1fn_x2),
     "scales": (torch.uint8, torch.float8_e8m0fnu),
@@ -75,8 +76,10 @@ class PackedWeight:
 
         Raises:
             TypeError: A tensor has another dtype.
-            ValueError: The shapes disagree, or N or K is not a positive multiple of 64.
+            ValueError: The shapes disagree, N or K is not a positive multiple of 64, or AITER has shuffled the codes.
         """
+        if getattr(codes, SHUFFLED_MARK, False):
+            raise ValueError("codes are shuffled already, as AITER marks them: use from_shuffled with shuffled scales")
         if codes.ndim == scales.ndim + 1 and codes.shape[-1] == BLOCK // 2:
             codes = codes.flatten(-2)
         if codes.ndim != 2:

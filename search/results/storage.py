@@ -18,6 +18,7 @@ from optuna.storages.journal._file import get_lock_file
 from sqlalchemy import create_engine, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DatabaseError, SQLAlchemyError
 
+from kernels.configs import DISTRIBUTION
 from kernels.errors import InputError
 from search.results.studies import CURE, JOURNAL_SUFFIXES, studies_file
 
@@ -84,6 +85,8 @@ def _database(url: str, name: str, *, create: bool) -> BaseStorage:
             return _with_new_tables(url, options)
     except (SQLAlchemyError, StorageInternalError, ImportError, RuntimeError, ValueError) as error:
         cause = str(error.__cause__ or error).strip().splitlines()[0]
+        if isinstance(error, ModuleNotFoundError) and url.startswith("postgresql"):
+            cause = f"its driver {error.name} is not installed: pip install '{DISTRIBUTION}[postgres]'"
         raise InputError(f"{name}: not a storage that Optuna can open ({cause}); check --storage") from error
     raise InputError(f"{name}: {NO_RESULTS_YET}")
 

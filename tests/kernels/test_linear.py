@@ -178,3 +178,9 @@ def test_no_rows_and_a_single_row_run_and_have_gradients_compiled_too(shape: tup
         y.sum().backward()
         assert y.shape == (*shape[:-1], 128)
         assert x.grad is not None and x.grad.shape == shape
+
+
+def test_a_layer_that_is_packed_already_is_refused() -> None:
+    packed = MXFP4Linear.from_linear(nn.Linear(64, 128, dtype=torch.bfloat16))
+    with pytest.raises(TypeError, match="packed already: use it as it is"):
+        MXFP4Linear.from_linear(packed)  # type: ignore[arg-type]

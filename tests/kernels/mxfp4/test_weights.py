@@ -176,3 +176,11 @@ def test_a_torch_function_on_a_packed_weight_names_the_way() -> None:
     weight = PackedWeight.from_dense(torch.ones(64, 64))
     with pytest.raises(TypeError, match="linear was given a PackedWeight, which is no tensor; call the MXFP4Linear"):
         torch.nn.functional.linear(torch.ones(1, 64, dtype=torch.bfloat16), weight)  # type: ignore[arg-type]
+
+
+def test_codes_that_aiter_has_shuffled_are_not_shuffled_again() -> None:
+    codes, scales = torch.zeros(256, 128, dtype=torch.uint8), torch.full((256, 8), 127, dtype=torch.uint8)
+    assert PackedWeight.from_packed(codes, scales).N == 256
+    codes.is_shuffled = True  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="shuffled already, as AITER marks them: use from_shuffled"):
+        PackedWeight.from_packed(codes, scales)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
@@ -209,6 +210,10 @@ def test_a_lock_that_is_held_too_long_and_a_folder_that_is_missing_are_one_line(
         raise AssertionError("held twice")
     with pytest.raises(InputError, match="cannot be written"), locked([tmp_path / "nowhere" / "t.yaml"]):
         raise AssertionError("nothing there to hold")
+    start = time.monotonic()
+    with pytest.raises(InputError, match=r"/proc/t\.yaml: cannot be written"), locked([Path("/proc/t.yaml")]):
+        raise AssertionError("no file can be made there")
+    assert time.monotonic() - start < 10  # at once, whatever else the machine does: not after a minute of trying
 
 
 @pytest.mark.parametrize(

@@ -231,3 +231,14 @@ def test_a_file_that_is_no_journal_is_refused_and_keeps_its_only_line(tmp_path: 
     with pytest.raises(InputError, match=r"notes\.log: not a journal that Optuna can open \(its last line"):
         open_storage(path, create=True)
     assert path.read_text() == "mine, without a newline"
+
+
+def test_a_missing_driver_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(url: str, **options: object) -> None:
+        raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")
+
+    monkeypatch.setattr("search.results.storage.create_engine", absent)
+    with pytest.raises(InputError, match=r"its driver psycopg is not installed: pip install 'mxfp4-tune\[postgres\]'"):
+        open_storage("postgresql+psycopg://user:secret@host/db", create=False)
+    with pytest.raises(InputError, match="No module named 'psycopg'"):
+        open_storage("mysql://user@host/db", create=False)

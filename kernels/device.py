@@ -24,6 +24,7 @@ class Architecture:
         flops_per_clk: Dense rate of a compute unit's matrix unit, as it multiplies MXFP4 here.
         hbm_gbs: Memory bandwidth, GB/s.
         cache_bytes: Last-level cache that the runtime does not report as L2; None where L2 is the last level.
+        products: What its vendor and other projects call the devices.
     """
 
     wave: int
@@ -35,6 +36,7 @@ class Architecture:
     flops_per_clk: int = 0
     hbm_gbs: float = 0.0
     cache_bytes: int | None = None
+    products: tuple[str, ...] = ()
 
     def tflops(self, cu_count: int) -> float:
         """Dense rate of so many compute units, TFLOP/s."""
@@ -49,13 +51,17 @@ class Architecture:
 
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
     {
-        # MI355X, MI350X: 8 XCDs of 32 compute units; MI350P: 128; 8 TB/s, 10 PFLOP/s of FP4, 256 MB of Infinity Cache
-        # (AMD CDNA 4 white paper, ISA manual).
-        "gfx950": Architecture(64, 512, 160 << 10, (256, 128, 64, 32), True, 2400.0, 16384, 8000.0, 256 << 20),
-        # MI300X: 5.3 TB/s, 1307 TFLOP/s of bf16, 256 MB of Infinity Cache (AMD CDNA 3 white paper).
-        "gfx942": Architecture(64, 512, 64 << 10, (304, 228, 80, 38), False, 2100.0, 2048, 5300.0, 256 << 20),
-        # H200: 4.8 TB/s, 989 TFLOP/s of dense bf16, to which FP4 operands are lowered (NVIDIA data sheet).
-        "sm_90": Architecture(32, 255, 227 << 10, (132, 114), False, 1830.0, 4096, 4800.0),
+        # 8 XCDs of 32 compute units; MI350P: 128; 8 TB/s, 10 PFLOP/s of FP4, 256 MB of Infinity Cache (AMD CDNA 4 white
+        # paper, ISA manual).
+        "gfx950": Architecture(
+            64, 512, 160 << 10, (256, 128, 64, 32), True, 2400.0, 16384, 8000.0, 256 << 20, ("MI350X", "MI355X")
+        ),
+        # 5.3 TB/s, 1307 TFLOP/s of bf16, 256 MB of Infinity Cache (AMD CDNA 3 white paper).
+        "gfx942": Architecture(
+            64, 512, 64 << 10, (304, 228, 80, 38), False, 2100.0, 2048, 5300.0, 256 << 20, ("MI300X",)
+        ),
+        # 4.8 TB/s, 989 TFLOP/s of dense bf16, to which FP4 operands are lowered (NVIDIA data sheet).
+        "sm_90": Architecture(32, 255, 227 << 10, (132, 114), False, 1830.0, 4096, 4800.0, products=("H200",)),
     }
 )
 # Of architectures without a row: what a lane and a wave are is the vendor's, nobody knows the rates.
@@ -77,7 +83,7 @@ class DeviceKey:
             ValueError: The message starts with the field's name.
         """
         if not isinstance(self.arch, str) or _ARCH.fullmatch(self.arch) is None:
-            raise ValueError(f"arch: {self.arch!r} is no architecture; use a-z, 0-9 and _, for example gfx950")
+            raise ValueError(f"arch: {self.arch!r} is no architecture; use a-z, 0-9 and _, for example {GFX950.arch}")
         if self.cu_count < 1:
             raise ValueError(f"cu_count: {self.cu_count} is less than 1")
 

@@ -47,7 +47,7 @@ def load_dispatcher(
 
 
 def default_dispatcher(index: int | None, deterministic_only: bool = False) -> Dispatcher:
-    """Dispatcher of GPU ``index``; without a GPU (None), the one of gfx950, for the interpreter.
+    """Dispatcher of GPU ``index``; without a GPU (None), that of ``GFX950``, for the interpreter.
 
     Made once; ``MXFP4_TABLES`` and ``MXFP4_MISSES`` are read then.
 
@@ -71,7 +71,7 @@ def _say_how_cpu_tensors_are_computed() -> None:
 
 @functools.cache
 def _noting() -> Dispatcher | None:
-    """Who notes what the reference computes: the dispatcher of gfx950 where the user named tables or misses, else None.
+    """Who notes what the reference computes: ``GFX950``'s dispatcher where the user named tables or misses, else None.
 
     Raises:
         InputError: A table cannot be read; it is said here too, where none would be asked.
@@ -115,8 +115,8 @@ def mxfp4_gemm(
     The gradient for ``a`` is that of a product with the dequantised weight, see
     :func:`kernels.mxfp4.gradient.input_gradient`; the weight has none, nor is there a second derivative.
 
-    A block of ``a`` with Inf counts as 6 * 2**127 on gfx950, in the reference and in Triton's interpreter. GPUs without
-    FP4 units multiply bfloat16 values, of which that is none: there the block counts as Inf, and so may its row.
+    A block of ``a`` with Inf counts as 6 * 2**127 on FP4 units, in the reference and in Triton's interpreter. GPUs
+    without them multiply bfloat16 values, of which that is none: there the block counts as Inf, and so may its row.
 
     Args:
         a: [..., K] bfloat16; rows may be strided, M may be 0.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from kernels.device import GFX950
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.wording import counted, first_of
@@ -42,9 +43,10 @@ class InputErrorGroup(TyperGroup):
             return super().invoke(ctx)
 
 
+PURPOSE = f"Search, tune and inspect MXFP4 GEMM kernels for {GFX950.arch} ({', '.join(GFX950.architecture.products)})."
 app = typer.Typer(
     cls=InputErrorGroup,
-    help="Search, tune and inspect MXFP4 GEMM kernels for gfx950 (MI350X, MI355X).",
+    help=PURPOSE,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -91,7 +93,7 @@ def options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Search, tune and inspect MXFP4 GEMM kernels for gfx950 (MI350X, MI355X)."""
+    """Options of the program itself."""
 
 
 @app.command()
@@ -101,7 +103,7 @@ def sweep(
         list[Path] | None, typer.Option("--shapes", metavar="FILE", help="Shapes file (YAML, CSV, list); repeatable.")
     ] = None,
     target: Annotated[
-        str, typer.Option(help="auto, gfx950 or gfx950-128cu (offline), local, or replay:FILE.")
+        str, typer.Option(help=f"auto, {GFX950.arch} or {GFX950.arch}-128cu (offline), local, or replay:FILE.")
     ] = "auto",
     families: Annotated[str | None, typer.Option(help="Comma-separated kernel families; default: all.")] = None,
     trials: Annotated[int, typer.Option(min=1, help="Trials for each shape at most, earlier runs included.")] = 96,

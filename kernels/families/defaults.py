@@ -9,7 +9,7 @@ from kernels.families.fused import SplitKWorkspaceConfig, TileConfig
 from kernels.families.staged_triton import StagedConfig
 from kernels.problem import GemmShape
 
-STAGED_FROM_M = 128  # below, a quantise kernel of its own costs more than it saves (public gfx950 winners)
+STAGED_FROM_M = 128  # below, a quantise kernel of its own costs more than it saves (public winners on CDNA 4)
 LONG_K = 2048  # from here on few tiles leave most compute units idle unless K is split
 MAX_SPLIT_K = 16
 

@@ -1,4 +1,4 @@
-"""The two byte orders that gfx950's MXFP4 kernels read: weights in (16, 16) tiles, scales in (32, 8) tiles.
+"""The two byte orders that CDNA 4's MXFP4 kernels read: weights in (16, 16) tiles, scales in (32, 8) tiles.
 
 Both are bijections of a [rows, bytes] matrix onto a flat array of the same size, kept here as a matrix of the
 same shape. Source: AITER's ``shuffle_weight(layout=(16, 16))`` and ``e8m0_shuffle``, restated as offsets.

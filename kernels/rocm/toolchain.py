@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-LLVM_OLDEST: Final = 20  # the first LLVM that knows gfx950
+LLVM_OLDEST: Final = 20  # the first LLVM that knows CDNA 4
 LLVM_NEWEST: Final = 30  # the highest version suffix that is looked for
 ROCM_VARIABLES: Final = ("HIP_PATH", "ROCM_PATH", "ROCM_HOME")
 ROCM_DEFAULT: Final = Path("/opt/rocm")  # where AMD's packages install

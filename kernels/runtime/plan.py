@@ -159,7 +159,7 @@ def _pointers(program: Program, inputs: Inputs) -> dict[str, PointerSpec]:
     return found
 
 
-ALIGNMENT_BYTES = 256  # of each workspace: whole cache lines (128 bytes on gfx950), and more than any vector access
+ALIGNMENT_BYTES = 256  # of each workspace: whole cache lines (128 bytes on CDNA 4), and more than any vector access
 ROW_STEP = 256  # rows of a part are a multiple: the row padding of the scales, so that no tile spans two parts
 
 

@@ -1,6 +1,6 @@
 """What Triton's CPU interpreter (``TRITON_INTERPRET=1``) needs to run these kernels and does not bring itself.
 
-Four operations of its builder are its own here: the FP4 conversion of gfx950, given as inline assembly; the product of
+Four operations of its builder are its own here: the FP4 conversion of CDNA 4, given as inline assembly; the product of
 bf16; that of scaled FP4, of which Triton has none (3.6) or one that overflows; and the rounding to bf16.
 """
 

@@ -126,7 +126,7 @@ def _gpus() -> Iterator[Check]:
     gpus = look()
     if not gpus:
         reason = why_no_gpu()
-        cure = "search offline with --target gfx950; measure elsewhere"
+        cure = f"search offline with --target {GFX950.arch}; measure elsewhere"
         found, _, mended = (reason or f"none that torch can use; {cure}").partition("; ")
         yield Check("gpu", "missing" if reason is None else "warning", found, mended)
     for gpu in gpus:
@@ -189,20 +189,17 @@ def next_step(checks: Sequence[Check]) -> str:
         return f"cure `{blocking[0].name}` first: {blocking[0].cure}"
     if any((check.name, check.status) == ("calibration", "missing") for check in checks):
         return "run_search.py calibrate"
-    target = "local --trials 60" if any(check.name.startswith("gpu ") for check in checks) else "gfx950"
+    target = "local --trials 60" if any(check.name.startswith("gpu ") for check in checks) else GFX950.arch
     return f"run_search.py sweep 16x2112x7168 --target {target}"
 
 
 def _cross_compiler() -> Check:
     target = GPUTarget("hip", GFX950.arch, 64)
+    name, products = f"{GFX950.arch} code", " and ".join(GFX950.architecture.products)
     if "amd" in backends and backends["amd"].compiler.supports_target(target):
-        return Check("gfx950 code", "ok", "Triton compiles for MI350X and MI355X here; no such GPU is needed")
-    return Check(
-        "gfx950 code",
-        "missing",
-        "this Triton has no AMD backend: nothing can be compiled for MI350X, MI355X",
-        "pip install triton, which has both backends",
-    )
+        return Check(name, "ok", f"Triton compiles for {products} here; no such GPU is needed")
+    found = f"this Triton has no AMD backend: nothing can be compiled for {products}"
+    return Check(name, "missing", found, "pip install triton, which has both backends")
 
 
 def _hip_compiler() -> Check:

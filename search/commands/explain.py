@@ -98,7 +98,7 @@ class Explanation:
 
 
 def explain(shape: GemmShape, table: Path | None = None) -> Explanation:
-    """What serves ``shape`` on the local GPU, or without one on gfx950.
+    """What serves ``shape`` on the local GPU, or without one on ``GFX950``.
 
     Args:
         table: Explain with this table alone, for the device that it names; default: the tables that a program

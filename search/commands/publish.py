@@ -47,7 +47,7 @@ def publish(
 
     Args:
         results: What a format of trials is written from; one of tables takes none.
-        table: What a format of tables is written from; default: the project's own for gfx950.
+        table: What a format of tables is written from; default: the project's own for ``GFX950``.
         output: A file, or a folder of a format that has several files; default: in the current folder.
 
     Raises:

@@ -56,7 +56,7 @@ class SweepRequest:
     """What the user asked for.
 
     Args:
-        target: One of ``search.evaluators.targets.TARGETS``; ``auto``: the local GPU where there is one, else gfx950.
+        target: One of ``search.evaluators.targets.TARGETS``; ``auto``: the local GPU, else ``GFX950``.
         families: Families to search; None takes all that have a space.
         trials: Trials a shape, those of earlier runs included.
         time_budget_s: Seconds for the whole sweep; None is no limit.

@@ -35,7 +35,7 @@ def tune(
 
     Args:
         shapes: ``MxNxK``, where M may be a list or a ladder (``1,2,4..64x2112x7168``), or shapes; one or several.
-        target: ``auto``, ``gfx950`` (offline), ``local`` (the GPU here) or ``replay:FILE``.
+        target: As ``sweep --target``: ``auto``, an architecture (offline), ``local`` (the GPU here) or ``replay:FILE``.
         trials: Trials for each shape, earlier runs included.
         families: Kernel families; default: all that this machine can search.
         results: Folder that keeps the studies.

@@ -40,8 +40,8 @@ def verify_table(path: Path | None, on: str) -> int:
     """Print a line a row, ``ok``, ``wrong`` or ``skip`` with the reason; the exit code: 0, or 1 if a row is wrong.
 
     Args:
-        path: Tuned table; None: the project's own for the GPU here, or for gfx950 where there is none.
-        on: ``simulator`` executes the gfx950 machine code, ``interpreter`` the Triton source, both on a few tiles of
+        path: Tuned table; None: the project's own for the GPU here, or for ``GFX950`` where there is none.
+        on: ``simulator`` executes the machine code, ``interpreter`` the Triton source, both on a few tiles of
             each shape (the simulator also at other M that the row serves, and on an A whose rows are apart);
             ``device`` runs the whole product through the dispatcher on this machine's GPU.
 
@@ -89,7 +89,9 @@ class SimulatorBackend:
 
     def refusal(self, device: DeviceKey) -> str | None:
         """It knows one architecture."""
-        return None if device.arch == GFX950.arch else f"is for {device}; the simulator executes gfx950 code only"
+        return (
+            None if device.arch == GFX950.arch else f"is for {device}; the simulator executes {GFX950.arch} code only"
+        )
 
     def absence(self, row: TableRow, device: DeviceKey) -> str | None:
         """A compiler or AITER."""

@@ -1,4 +1,4 @@
-"""Judge candidates without a GPU: compile for gfx950, execute the code on the simulator, predict its time."""
+"""Judge candidates without a GPU: compile, execute the code on the simulator, predict its time."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class OfflineEvaluator(Evaluator):
     """Compiles candidates in worker processes and predicts their times.
 
     Args:
-        device: What to compile for; gfx950 with any number of compute units.
+        device: What to compile for; ``GFX950`` with any number of compute units.
         jobs: Worker processes; None takes one a core.
         cache: Folder of compiled kernels; None takes :func:`~kernels.disk.default_cache`.
         execute_all: Execute also what cannot win by the formula on its compiled code.

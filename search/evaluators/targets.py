@@ -36,7 +36,7 @@ def make_evaluator(
     """The evaluator for ``target`` on this machine.
 
     Args:
-        target: One of :data:`TARGETS`; gfx950 with any number of compute units, as ``gfx950-128cu``, is offline.
+        target: One of :data:`TARGETS`; ``GFX950`` with any number of compute units, as :data:`SMALLER`, is offline.
         jobs: Worker processes; None takes one a core.
         warm: Time with operands that stay in the GPU's cache.
         cache: Folder of compiled kernels; None takes the user's cache folder.
@@ -57,7 +57,7 @@ def make_evaluator(
             return _measuring(gpus, jobs, WARM if warm else COLD, note)
         reason = why_no_gpu()
         if target == "local":
-            cure = "use --target gfx950 to search without one"
+            cure = f"use --target {GFX950.arch} to search without one"
             raise InputError(f"--target local: {reason or f'torch finds no GPU here; {cure}'}")
         if reason is not None:
             note(f"nothing is measured: {reason}")

@@ -28,7 +28,7 @@ HEADER: Final = (
 KEY: Final = HEADER[:5]
 PROTOCOL: Final = "AITER's tuner: the GEMM alone, A is quantised already"
 FAMILY: Final = "staged_ck"
-ARCH_OF_CUS: Final[Mapping[int, str]] = {256: "gfx950", 80: "gfx942", 304: "gfx942"}  # of files without ``gfx``
+ARCH_OF_CUS: Final[Mapping[int, str]] = {256: GFX950.arch, 80: "gfx942", 304: "gfx942"}  # of files without ``gfx``
 UNKNOWN_ID: Final = -1  # AITER finds a code object by its name
 _KERNEL = re.compile(r"_ZN5aiter\d+f4gemm_bf16_per1x32Fp4_BpreShuffle_(\d+)x(\d+)E")
 

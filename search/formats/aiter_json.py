@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kernels.device import GFX950, DeviceKey
+from kernels.device import ARCHITECTURES, GFX950, DeviceKey, usual_device
 from kernels.families.stages import cdiv, round_up
 from kernels.problem import GemmShape
 from kernels.tables.rows import TableRow, TunedTable
@@ -29,13 +29,13 @@ WORDS: Final[Mapping[str, int]] = {
     "small": 31, "small_M16": 31, "medium_M32": 32, "medium_M64": 64, "medium_M128": 128, "large": 256,
     "xlarge_M512": 512, "xlarge_M1024": 1024, "xlarge_M2048": 2048, "xlarge_M4096": 4096, "xlarge": LAST_M,
 }  # fmt: skip
-DEVICES: Final = {"gfx950": GFX950, "MI350X": GFX950, "MI300X": DeviceKey("gfx942", 304)}
+DEVICES: Final = {name: usual_device(arch) for arch, row in ARCHITECTURES.items() for name in (arch, *row.products)}
 KNOBS: Final = {
     "BLOCK_SIZE_M": "BLOCK_M", "BLOCK_SIZE_N": "BLOCK_N", "BLOCK_SIZE_K": "BLOCK_K", "GROUP_SIZE_M": "GROUP_M",
     "num_warps": "num_warps", "num_stages": "num_stages", "waves_per_eu": "waves_per_eu",
     "matrix_instr_nonkdim": "matrix_instr_nonkdim", "cache_modifier": "cache_modifier", "NUM_KSPLIT": "split_k",
 }  # fmt: skip
-IGNORED: Final = {"kpack", "SPLITK_BLOCK_SIZE"}  # set anew by the launcher, or read by no kernel for gfx950
+IGNORED: Final = {"kpack", "SPLITK_BLOCK_SIZE"}  # set anew by the launcher, or read by no kernel here
 PROTOCOL: Final = "published by AITER without a time"
 _NAME = re.compile(
     r"(?:(?P<device>MI\d+X|gfx\d+)-)?(?P<op>(?:FUSED-|BATCHED_)?(?:GEMM|FF)\w*(?:-[A-Za-z]\w*)*?)"

@@ -74,11 +74,13 @@ def render_submission(table: TunedTable) -> str:
     take from ``table``; a shape that is only tested may run a default.
 
     Raises:
-        InputError: The table is not for gfx950, has no row for a ranked shape, or a row's family is not written in
+        InputError: The table is not for ``GFX950``, has no row for a ranked shape, or a row's family is not written in
             Triton.
     """
     if table.device.arch != GFX950.arch:
-        raise InputError(f"the table is for {table.device}; the problem runs on gfx950: name a table of gfx950")
+        raise InputError(
+            f"the table is for {table.device}; the problem runs on {GFX950.arch}: name a table of {GFX950.arch}"
+        )
     from kernels.runtime.dispatcher import Dispatcher  # loads torch, which reading other formats does not need
 
     dispatcher = Dispatcher(table.device, table)

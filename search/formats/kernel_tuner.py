@@ -1,8 +1,8 @@
 """Kernel Tuner's cachefiles: every configuration of one kernel at one problem size, times in milliseconds.
 
 Source: ``kernel_tuner/util.py`` (``store_cache``, ``process_cache``) of Kernel Tuner. The name of the kernel is that of
-a family here, the problem size M, N, K, the device as ``gfx950-256cu``. A failure is a word in place of the time. A
-file whose tuning was cut off lacks its closing braces.
+a family here, the problem size M, N, K, the device as a ``DeviceKey`` is written. A failure is a word in place of the
+time. A file whose tuning was cut off lacks its closing braces.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kernels.device import DeviceKey
+from kernels.device import GFX950, DeviceKey
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.formats.format import Format, LeftOut, Old, Reading, Trial, Written, make_config, old_json
@@ -71,7 +71,7 @@ def _heading(content: Mapping[str, Any]) -> tuple[DeviceKey, GemmShape, str]:
         raise ValueError(f"kernel {family} is no family of this project")
     match = _DEVICE.fullmatch(str(content["device_name"]))
     if match is None:
-        raise ValueError(f"device_name {content['device_name']!r} does not say architecture and CUs, as gfx950-256cu")
+        raise ValueError(f"device_name {content['device_name']!r} does not say architecture and CUs, as {GFX950}")
     if not (isinstance(size, list) and len(size) == 3 and all(isinstance(extent, int) for extent in size)):
         raise ValueError(f"problem_size {size!r} is not [M, N, K]")
     return DeviceKey(match[1], int(match[2])), GemmShape(*size), str(family)

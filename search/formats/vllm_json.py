@@ -29,7 +29,7 @@ KNOBS: Final = {
     "num_warps": "num_warps", "num_stages": "num_stages", "waves_per_eu": "waves_per_eu",
     "matrix_instr_nonkdim": "matrix_instr_nonkdim",
 }  # fmt: skip
-IGNORED: Final = {"kpack"}  # read by no kernel for gfx950
+IGNORED: Final = {"kpack"}  # read by no kernel here
 VERSION: Final = "triton_version"
 PROTOCOL: Final = "published for vLLM without a time"
 _NAME = re.compile(

@@ -117,7 +117,7 @@ def violations(
     return [(rule.reason, np.logical_not(rule.holds(c, shape, device))) for rule in config_type.RULES]
 
 
-GFX950_ONLY = Rule(lambda c, s, d: d.arch == GFX950.arch, "these kernels are gfx950 machine code")
+GFX950_ONLY = Rule(lambda c, s, d: d.arch == GFX950.arch, f"these kernels are {GFX950.arch} machine code")
 
 
 def one_of(name: str, values: tuple[int, ...]) -> Rule:

@@ -59,11 +59,11 @@ TILE_RULES = (
     ),
     Rule(
         lambda c, s, d: (c.quantizer == "software") | d.has_scaled_fp4,
-        "quantizer=hardware needs the FP4 conversion of gfx950",
+        "quantizer=hardware needs the FP4 conversion instruction",
     ),
     Rule(
         lambda c, s, d: (c.a_operand == "e2m1") | (not d.has_scaled_fp4),
-        "a_operand={a_operand} gives up the FP4 matrix unit of gfx950",
+        "a_operand={a_operand} gives up the FP4 matrix unit",
     ),
 )
 
@@ -83,7 +83,7 @@ class TileConfig(KernelConfig):
     cache_modifier: Literal["", ".cg"] = knob("", 'Of the weight loads: "" or ".cg" (cached in L2 only)')
     num_xcds: int = knob(1, "Dies that neighbouring tiles are kept together on; 1 keeps the round robin", XCDS)
     quantizer: Literal["hardware", "software"] = knob(
-        "hardware", "hardware: the conversion instruction of gfx950; software: integer arithmetic"
+        "hardware", "hardware: the FP4 conversion instruction; software: integer arithmetic"
     )
     a_operand: Literal["e2m1", "bf16"] = knob(
         "e2m1", "e2m1: packed codes of A; bf16: its quantised values, for GPUs without an FP4 matrix unit"

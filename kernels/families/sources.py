@@ -35,7 +35,7 @@ REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         "4eee1cd26d37": {
             "staged_triton": "271a07203285",
         },
-        # The register of the FP4 conversion: the same on devices that have none; gfx950's table was predicted anew.
+        # The register of the FP4 conversion: the same on devices without it; the table of those with it is a new one.
         "57566879e7f7": {
             "fused": "cd72b6a120ea",
             "fused_splitk_atomic": "cd72b6a120ea",
@@ -43,6 +43,24 @@ REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         },
         "271a07203285": {
             "staged_triton": "39e5edba3ac2",
+        },
+        # Texts of refusals and comments of the HIP sources.
+        "cd72b6a120ea": {
+            "fused": "70ebca89bdae",
+            "fused_splitk_atomic": "70ebca89bdae",
+            "fused_splitk_workspace": "70ebca89bdae",
+        },
+        "39e5edba3ac2": {
+            "staged_triton": "7e1227456e6c",
+        },
+        "75045e74bf4d": {
+            "staged_hip": "b0a584ae1286",
+        },
+        "c31e6b701771": {
+            "staged_ck": "251225a50bca",
+        },
+        "a208cb611690": {
+            STUDY: "96740d8c7827",
         },
     }
 )

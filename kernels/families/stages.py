@@ -1,7 +1,7 @@
 """Stages: what the program of every family is composed of. Quantise, clear, multiply, sum: each is one launch.
 
 A family is a function from its knobs to stages. Of one configuration it gives the program; of columns of
-configurations, one array for each knob, what :mod:`search.gfx950.model.families` estimates.
+configurations, one array for each knob, what an architecture's model in :mod:`search` estimates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// C [M, N] = A @ B.T for packed row-major A [M, K/2], shuffled B [N, K/2] and the shuffled scales of both. gfx950 only.
+// C [M, N] = A @ B.T for packed row-major A [M, K/2], shuffled B [N, K/2] and the shuffled scales of both. CDNA 4 only.
 //
 // BLOCK_M, BLOCK_N  the tile of a workgroup. A wave takes BLOCK_M / WAVES_M rows, BLOCK_N / WAVES_N columns: 16 (with
 //                   MFMA 16) or a multiple of 32.
@@ -21,7 +21,7 @@
 
 namespace mxfp4 {
 
-// The tile of a workgroup: the map of kernels.tiling.TileCoverage.
+// The tile of a workgroup: the map of kernels.launches.coverage.TileCoverage.
 struct Place {
     u32 tile_m, tile_n, split;
 

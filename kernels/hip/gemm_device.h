@@ -1,4 +1,4 @@
-// What the GEMM needs of gfx950: buffer loads and stores, loads into LDS, waits and the scheduler's fences.
+// What the GEMM needs of CDNA 4: buffer loads and stores, loads into LDS, waits and the scheduler's fences.
 //
 // An access outside of a buffer reads 0 or stores nothing: that is how the tails of M and N are handled. Source of the
 // range rule (offset of lane and instruction against bytes - scalar offset) and of the wait counter's encoding: AMD

@@ -1,9 +1,10 @@
 // MXFP4 on the device: what the kernels of this folder share. Needs no header of HIP or CUDA.
 //
-// Formats: OCP Microscaling Formats v1.0 (E2M1 codes, E8M0 scales). The exponent rule is EVEN of kernels/formats.py,
-// the byte order that of kernels/layouts.py. A bf16 is its 16 bits; its magnitude is the low 15 of them.
+// Formats: OCP Microscaling Formats v1.0 (E2M1 codes, E8M0 scales). The exponent rule is "even" of
+// kernels/mxfp4/numerics.py, the byte order that of kernels/mxfp4/layouts.py. A bf16 is its 16 bits; its magnitude is
+// the low 15 of them.
 //
-// MXFP4_PORTABLE=1 chooses the integer arithmetic on gfx950 too. Elsewhere there is nothing else.
+// MXFP4_PORTABLE=1 chooses the integer arithmetic on CDNA 4 too. Elsewhere there is nothing else.
 
 #pragma once
 
@@ -163,7 +164,7 @@ template <u32 COUNT> MXFP4_DEVICE u32 pack_portably(const u32* pairs, u32 byte) 
 }
 
 #if MXFP4_HARDWARE
-// The same by gfx950's conversion, which reads the exponent field of the scale only, so that byte 0 is 2^-127 as well.
+// The same by CDNA 4's conversion, which reads the exponent field of the scale only, so that byte 0 is 2^-127 as well.
 template <u32 COUNT> MXFP4_DEVICE u32 pack_in_hardware(const u32* pairs, u32 byte) {
     typedef __bf16 pair __attribute__((ext_vector_type(2)));
     const float scale = __builtin_bit_cast(float, byte << 23);

@@ -7,7 +7,7 @@
 // QUANT_THREADS 64 to 1024: of a workgroup, which works on 8 blocks along K and as many rows as that gives.
 //
 // Scale bytes between K/32 and the next multiple of 8 become 0, those of rows >= M are 0 or left as they are.
-// The grid is that of kernels.tiling.QuantizeCoverage; K is a multiple of 64.
+// The grid is that of kernels.launches.coverage.QuantizeCoverage; K is a multiple of 64.
 
 #include "mxfp4.h"
 

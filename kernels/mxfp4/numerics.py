@@ -31,18 +31,18 @@ _ELEMENTS_PER_SLICE: Final = 1 << 22
 
 
 @dataclass(frozen=True)
-class _ExponentRule:
+class _Rounding:
     """How an fp32 block maximum becomes an exponent: its pattern plus ``carry``, then the exponent field."""
 
     carry: int
     overflow: int  # patterns from here on have an infinite exponent and clamp to E8M0_MAX
 
 
-_EXPONENT_RULES: Final[Mapping[str, _ExponentRule]] = MappingProxyType(
+_EXPONENT_RULES: Final[Mapping[str, _Rounding]] = MappingProxyType(
     {
-        "even": _ExponentRule(carry=0x200000, overflow=_FP32_INF - 0x200000),  # up from mantissa 1.75
-        "floor": _ExponentRule(carry=0, overflow=_FP32_INF),
-        "rceil": _ExponentRule(carry=0x3FFFFF, overflow=_FP32_INF),  # up above mantissa 1.5, that of 6.0
+        "even": _Rounding(carry=0x200000, overflow=_FP32_INF - 0x200000),  # up from mantissa 1.75
+        "floor": _Rounding(carry=0, overflow=_FP32_INF),
+        "rceil": _Rounding(carry=0x3FFFFF, overflow=_FP32_INF),  # up above mantissa 1.5, that of 6.0
     }
 )
 
@@ -167,7 +167,7 @@ def row_slices(rows: int, elements_per_row: int) -> Iterator[slice]:
         yield slice(start, min(start + step, rows))
 
 
-def _scale_bytes(maxima: torch.Tensor, rule: _ExponentRule) -> torch.Tensor:
+def _scale_bytes(maxima: torch.Tensor, rule: _Rounding) -> torch.Tensor:
     """Return the E8M0 bytes (int32) of blocks whose maxima have these fp32 patterns (int32)."""
     fields = (maxima.clamp(max=_FP32_INF) + rule.carry) >> 23
     scale_bytes = (fields - _E2M1_EMAX).clamp(min=0)  # fp32 and E8M0 have the same bias

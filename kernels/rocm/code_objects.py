@@ -1,4 +1,4 @@
-"""AITER's prebuilt FP4 GEMM kernels for gfx950: where they lie, what each computes, and where it may be used.
+"""AITER's prebuilt FP4 GEMM kernels for CDNA 4: where they lie, what each computes, and where it may be used.
 
 They are AMD's files and are read where AITER is installed; nothing of AITER is imported. Each kernel multiplies packed
 A [M, K] by packed B [N, K] with E8M0 scales and stores bf16 C [M, N], one tile a workgroup.
@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from kernels.device import GFX950
 from kernels.errors import InputError, before_cure
 from kernels.problem import GemmShape
 from kernels.rocm.toolchain import ToolNotFoundError, find_tool
@@ -38,7 +39,8 @@ SPLIT_TILES: Final = frozenset({(256, 256), (128, 512)})  # the kernels that rea
 OFFSET_SPAN: Final = 1 << 32
 PREFETCH: Final = 2 * K_STEP
 ROW_GROUP: Final = 32
-_FOLDERS: Final = ("", "f4gemm", "gfx950/f4gemm", "hsa/gfx950/f4gemm", "aiter_meta/hsa/gfx950/f4gemm")
+_OWN: Final = f"{GFX950.arch}/f4gemm"
+_FOLDERS: Final = ("", "f4gemm", _OWN, f"hsa/{_OWN}", f"aiter_meta/hsa/{_OWN}")
 _COLUMNS: Final = ("tile_m", "tile_n", "splitk", "bpreshuffle", "knl_name", "co_name")
 
 

@@ -1,4 +1,4 @@
-"""HIP sources to gfx950 code, with ROCm's ``hipcc`` or a plain clang: no GPU and no HIP header is needed.
+"""HIP sources to machine code, with ROCm's ``hipcc`` or a plain clang: no GPU and no HIP header is needed.
 
 A build is the compiler's assembly, which the simulator executes; the code object is assembled from that very text
 when a GPU asks for it, so what runs is what was checked, and a machine without a linker still judges candidates.
@@ -30,7 +30,7 @@ COMPILER_VARIABLE: Final = "MXFP4_HIP_COMPILER"  # path or name of the hipcc or 
 SOURCES: Final = Path(__file__).parent.parent / "hip"
 FLAGS: Final = (
     "-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-std=c++17", "-O3", "-S",
-    "-mcode-object-version=5",  # the newest that every ROCm with gfx950 loads, whichever clang is the compiler
+    "-mcode-object-version=5",  # the newest that every ROCm with CDNA 4 loads, whichever clang is the compiler
     "-Wno-unused-command-line-argument",
 )  # fmt: skip
 ENVIRONMENT: Final = {"HIP_PLATFORM": "amd", "LC_ALL": "C"}
@@ -74,7 +74,7 @@ class HipSource(Protocol):
 
 @dataclass(frozen=True)
 class HipCompiler:
-    """A compiler that knows gfx950.
+    """A compiler that knows ``GFX950``.
 
     Args:
         command: ``hipcc`` or ``clang``.
@@ -123,14 +123,14 @@ def find_compiler() -> HipCompiler:
     """The compiler that ``MXFP4_HIP_COMPILER`` names, else ROCm's hipcc, else the newest clang with AMDGPU.
 
     Raises:
-        InputError: There is none that knows gfx950.
+        InputError: There is none that knows ``GFX950``.
     """
     named = os.environ.get(COMPILER_VARIABLE)
     if named:
         found = probe_compiler(named)
         if found is None:
             raise InputError(
-                f"{COMPILER_VARIABLE}={named} does not compile for gfx950: "
+                f"{COMPILER_VARIABLE}={named} does not compile for {GFX950.arch}: "
                 f"name a hipcc, or a clang {LLVM_OLDEST} or newer with the AMDGPU target"
             )
         return found
@@ -161,7 +161,7 @@ def lacking_compiler(*, linked: bool) -> str | None:
 
 @cache
 def probe_compiler(command: str) -> HipCompiler | None:
-    """``command``, asked once a process, or None where it does not compile for gfx950."""
+    """``command``, asked once a process, or None where it does not compile for ``GFX950``."""
     command = os.path.abspath(shutil.which(command) or command)  # it will run in another folder
     answer = said(command, "--version")
     version = re.search(r"clang version (\d+).*", answer)

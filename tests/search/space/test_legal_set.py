@@ -116,7 +116,7 @@ def test_each_removed_point_is_counted_once(tmp_path: Path) -> None:
     assert lost["N > 0"].points == 0
     split = lost["(split_k - 1) * cdiv(cdiv(K, BLOCK_K), split_k) < cdiv(K, BLOCK_K)"]
     assert split.where.endswith("space.yaml:10")
-    assert lost["quantizer=hardware needs the FP4 conversion of gfx950"].where == ""
+    assert lost["quantizer=hardware needs the FP4 conversion instruction"].where == ""
 
 
 @settings(max_examples=40, deadline=None)

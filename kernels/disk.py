@@ -1,10 +1,9 @@
-"""Files that appear whole or not at all, the user's cache folder, what is kept there, and temporary folders."""
+"""Where shipped files, user tables and the cache lie; files that appear whole or not at all; temporary folders."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import functools
 import gzip
 import json
 import logging
@@ -18,11 +17,16 @@ import time
 import zlib
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from kernels.errors import CompileError, InputError, KernelError, TimedOutError
+
+DISTRIBUTION = "mxfp4-tune"
+_MARK = Path("spaces") / "fused.yaml"  # of a folder that is ours
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -138,6 +142,42 @@ def _remove_if_abandoned(folder: Path) -> None:
 LOGGER = logging.getLogger(__name__)
 
 
+def in_checkout() -> bool:
+    """Whether the program runs from its repository, not from an installed wheel."""
+    return (_checkout() / _MARK).is_file()
+
+
+def configs_folder() -> Path:
+    """``configs`` of the checkout that this module is in, or the folder ``share/mxfp4-tune`` of an installed wheel."""
+    return _checkout() if in_checkout() else _installed()
+
+
+def tables_folder() -> Path:
+    """Where tuned tables are written: ``configs/tables`` of a checkout, else the user's folder for data."""
+    return (_checkout() if in_checkout() else user_data()) / "tables"
+
+
+def _checkout() -> Path:
+    return Path(__file__).resolve().parents[1] / "configs"
+
+
+@cache
+def _installed() -> Path:
+    """Where the installer put the data files, as it recorded; a folder that is missing where it recorded none."""
+    try:
+        recorded = files(DISTRIBUTION) or ()
+    except PackageNotFoundError:
+        recorded = ()
+    marks = [Path(str(file.locate())) for file in recorded if file.match(f"share/{DISTRIBUTION}/{_MARK.as_posix()}")]
+    return marks[0].resolve().parents[1] if marks else _checkout()
+
+
+def user_data() -> Path:
+    """``$XDG_DATA_HOME/mxfp4-tune`` or ``~/.local/share/mxfp4-tune``."""
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / DISTRIBUTION
+
+
 def default_cache() -> Path:
     """``$XDG_CACHE_HOME/mxfp4-tune`` or ``~/.cache/mxfp4-tune``."""
     base = os.environ.get("XDG_CACHE_HOME")
@@ -186,7 +226,7 @@ def _stand_in() -> Path:
     return folder
 
 
-@functools.cache
+@cache
 def _say_once(line: str) -> None:
     """Log ``line``; processes that another one started leave it to that one."""
     level = logging.WARNING if multiprocessing.parent_process() is None else logging.INFO

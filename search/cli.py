@@ -81,7 +81,7 @@ def _print_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        from kernels.configs import DISTRIBUTION
+        from kernels.disk import DISTRIBUTION
 
         typer.echo(f"{DISTRIBUTION} {version(DISTRIBUTION)}")
         raise typer.Exit

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import triton
 
-from kernels.configs import configs_folder, in_checkout, tables_folder
 from kernels.device import DeviceKey
+from kernels.disk import configs_folder, in_checkout, tables_folder
 from kernels.tables.file import load_table
 from kernels.tables.rows import RowKey, TableRow, TunedTable
 from kernels.wording import counted

@@ -20,9 +20,8 @@ from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 
 import kernels
-from kernels.configs import tables_folder
 from kernels.device import GFX950, DeviceKey, local_device
-from kernels.disk import default_cache, writable_cache
+from kernels.disk import default_cache, tables_folder, writable_cache
 from kernels.errors import InputError
 from kernels.families.aiter import installed as aiter_installed
 from kernels.rocm.code_objects import find_catalogue

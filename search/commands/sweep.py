@@ -18,9 +18,8 @@ import triton
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import SQLAlchemyError
 
-from kernels.configs import configs_folder
 from kernels.device import DeviceKey
-from kernels.disk import default_cache
+from kernels.disk import configs_folder, default_cache
 from kernels.dispatch import load_dispatcher
 from kernels.errors import InputError
 from kernels.problem import GemmShape

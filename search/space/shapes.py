@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from kernels.configs import configs_folder
+from kernels.disk import configs_folder
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.wording import first_of

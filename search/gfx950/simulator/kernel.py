@@ -16,8 +16,8 @@ import yaml
 
 from kernels.yaml_node import LOADER
 from search.gfx950 import llvm
+from search.gfx950.simulator.decode.elf import read_elf
 from search.gfx950.simulator.decode.text import parse_objdump, parse_triton
-from search.gfx950.simulator.elf import read_elf
 from search.gfx950.simulator.program import DecodedProgram, decode_program
 from search.gfx950.simulator.state.findings import SimulationError
 

@@ -13,8 +13,8 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kernels.configs import tables_folder
 from kernels.device import GFX950, DeviceKey
+from kernels.disk import tables_folder
 from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.families.fused import SplitKWorkspaceConfig, TileConfig

@@ -21,7 +21,7 @@ from search.gfx950.simulator import (
     load_code_object,
     simulate,
 )
-from search.gfx950.simulator.elf import read_elf
+from search.gfx950.simulator.decode.elf import read_elf
 
 CLANG = next((found for version in range(30, 19, -1) if (found := shutil.which(f"clang-{version}"))), None)
 OBJDUMP = next((found for version in range(30, 19, -1) if (found := shutil.which(f"llvm-objdump-{version}"))), None)

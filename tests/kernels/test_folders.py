@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kernels import configs
+from kernels import disk
 from kernels.device import GFX950
 from kernels.tables.sources import own_tables, table_path
 
@@ -26,23 +26,23 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         def locate(self) -> Path:
             return tmp_path / self
 
-    monkeypatch.setattr(configs, "_checkout", lambda: tmp_path / "site-packages" / "configs")
-    monkeypatch.setattr(configs, "files", lambda name: [File("share/mxfp4-tune/spaces/fused.yaml")])
+    monkeypatch.setattr(disk, "_checkout", lambda: tmp_path / "site-packages" / "configs")
+    monkeypatch.setattr(disk, "files", lambda name: [File("share/mxfp4-tune/spaces/fused.yaml")])
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    configs._installed.cache_clear()
+    disk._installed.cache_clear()
     yield shipped
-    configs._installed.cache_clear()
+    disk._installed.cache_clear()
 
 
 def test_a_checkout_uses_its_own_files() -> None:
-    assert configs.configs_folder() == ROOT / "configs"
+    assert disk.configs_folder() == ROOT / "configs"
     assert table_path(GFX950) == ROOT / "configs" / "tables" / "gfx950.yaml"
 
 
 def test_an_installed_program_finds_what_came_with_it_and_writes_to_the_users_folder(
     installed: Path, tmp_path: Path
 ) -> None:
-    assert configs.configs_folder() == installed
+    assert disk.configs_folder() == installed
     assert table_path(GFX950) == tmp_path / "data" / "mxfp4-tune" / "tables" / "gfx950.yaml"
     assert own_tables(GFX950) == (installed / "tables" / "gfx950.yaml",)
 

@@ -17,6 +17,7 @@ from kernels.device import GFX950
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.wording import counted, first_of
+from search.formats import of_source
 from search.terminal import one_line_errors
 
 if TYPE_CHECKING:
@@ -197,8 +198,8 @@ def export(
     format: Annotated[
         str,
         typer.Option(
-            help="yaml: winners into the table. The table as it is: aiter-csv, aiter-json, aiter-untuned, vllm-json, "
-            "gpumode. Every trial: kernel-tuner, t4."
+            help=f"yaml: winners into the table. The table as it is: {of_source('table')}. "
+            f"Every trial: {of_source('trials')}."
         ),
     ] = TABLE_FORMAT,
     output: Annotated[

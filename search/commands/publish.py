@@ -13,14 +13,12 @@ from kernels.tables.file import load_table
 from kernels.tables.sources import table_path
 from kernels.wording import instead_of
 from search.commands.locks import locked
-from search.formats import FORMATS, Format, grouped
-from search.formats.format import WHOLE, Written
+from search.formats import FORMATS, format_named
+from search.formats.format import WHOLE, Written, grouped
 from search.results import load_all
 from search.results.published import trials_of
 
 TABLE_FORMAT = "yaml"  # of our own tables, which search.commands.export writes
-FOLDERS = ("aiter-json", "vllm-json")  # formats of tables that have several files
-NAMES = {"gpumode": "submission.py", "aiter-csv": "a4w4_blockscale_tuned_gemm.csv", "aiter-untuned": "untuned_gemm.csv"}
 
 
 @dataclass(frozen=True)
@@ -54,35 +52,32 @@ def publish(
         InputError: An unknown format, a source of the other kind, one that cannot be read, or a file that cannot be
             written.
     """
-    if name not in FORMATS or not _writes(FORMATS[name]):
-        known = [TABLE_FORMAT, *(format.name for format in FORMATS.values() if _writes(format))]
-        raise InputError(f"unknown format {name!r}; {instead_of(name, known)}")
-    format = FORMATS[name]
-    place = output or Path(NAMES.get(name, "."))
-    if format.write_trials is not None or name in FOLDERS:
+    if name not in FORMATS:
+        raise InputError(f"unknown format {name!r}; {instead_of(name, [TABLE_FORMAT, *FORMATS])}")
+    format = format_named(name)
+    place = output or Path(format.file)
+    if not format.file:
         _make(place)
     with locked([place]):
-        written = _written(format, results, table, place)
+        written = _written(name, results, table, place)
         paths = {_file(place, file): text for file, text in written.files.items()}
         for path, text in paths.items():
             write_atomically(path, text.encode())
     return Published(tuple(paths), written.added, written.replaced, tuple(grouped(written.left_out)), format.lost)
 
 
-def _writes(format: Format) -> bool:
-    return format.write_table is not None or format.write_trials is not None
+def _written(name: str, results: Sequence[Path | str], table: Path | None, place: Path) -> Written:
+    format = format_named(name)
 
-
-def _written(format: Format, results: Sequence[Path | str], table: Path | None, place: Path) -> Written:
     def old(file: str) -> str | None:
         return _text(_file(place, file))
 
     if format.write_trials is not None:
         if table is not None:
-            raise InputError(f"--format {format.name} writes trials: leave out --table, name --results")
+            raise InputError(f"--format {name} writes trials: leave out --table, name --results")
         return format.write_trials(list(trials_of(load_all(results or ["results"]))), old)
     if results:
-        raise InputError(f"--format {format.name} writes a table: export the results into one, then give --table")
+        raise InputError(f"--format {name} writes a table: export the results into one, then give --table")
     assert format.write_table is not None
     return format.write_table(load_table(table or table_path(GFX950)), old)
 

@@ -1,30 +1,46 @@
-"""File formats of neighbouring projects, both ways: one file and one line each."""
+"""File formats of neighbouring projects, both ways: each a file of its own with a ``FORMAT``, and one line here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal
 
 from kernels.errors import InputError
-from search.formats import aiter_csv, aiter_json, aiter_untuned, gpumode, kernel_tuner, t4, vllm_json
-from search.formats.format import Format, LeftOut, Reading, grouped
 
-FORMATS: Mapping[str, Format] = {
-    format.name: format
-    for format in (
-        aiter_csv.FORMAT,
-        aiter_untuned.FORMAT,
-        aiter_json.FORMAT,
-        vllm_json.FORMAT,
-        kernel_tuner.FORMAT,
-        t4.FORMAT,
-        gpumode.FORMAT,
-    )
-}
+if TYPE_CHECKING:
+    from search.formats.format import Format, LeftOut, Reading
+
+FORMATS: Final[Mapping[str, Literal["table", "trials"]]] = MappingProxyType(  # what each is written from
+    {
+        "aiter-csv": "table",
+        "aiter-json": "table",
+        "aiter-untuned": "table",
+        "vllm-json": "table",
+        "gpumode": "table",
+        "kernel-tuner": "trials",
+        "t4": "trials",
+    }
+)
 PUBLISHED_SUFFIXES = (".json", ".py")  # of files that are never results of this project
 SUFFIXES = (".csv", *PUBLISHED_SUFFIXES)  # of the files that can be read
 MOST_BYTES = 1 << 28  # of a file
+
+
+@cache
+def format_named(name: str) -> Format:
+    """One of ``FORMATS``; its file is loaded now, and with it Triton."""
+    format: Format = import_module(f"{__name__}.{name.replace('-', '_')}").FORMAT
+    return format
+
+
+def of_source(source: Literal["table", "trials"]) -> str:
+    """Names of the formats that are written from ``source``, for people."""
+    return ", ".join(name for name, needed in FORMATS.items() if needed == source)
 
 
 def read_published(path: Path) -> Reading | None:
@@ -37,6 +53,8 @@ def read_published(path: Path) -> Reading | None:
     readings = [reading for file in files if (reading := _read(file, several=path.is_dir())) is not None]
     if not readings:
         return None
+    from search.formats.format import Reading  # loads Triton, which naming the formats does not need
+
     return Reading(
         tuple(trial for reading in readings for trial in reading.trials),
         tuple(one for reading in readings for one in reading.left_out),
@@ -54,8 +72,8 @@ def _read(path: Path, several: bool) -> Reading | None:
         return None
     try:
         text = path.read_text(encoding="utf-8-sig")
-        format = next((one for one in FORMATS.values() if one.recognises(path, text)), None)
-        if format is None or format.read is None or (several and format is aiter_untuned.FORMAT):
+        format = next((one for one in map(format_named, FORMATS) if one.recognises(path, text)), None)
+        if format is None or format.read is None or (several and not format.holds_results):
             return None
         reading = format.read(path, text)
     except InputError:
@@ -67,6 +85,3 @@ def _read(path: Path, several: bool) -> Reading | None:
 
 def _placed(path: Path, one: LeftOut) -> LeftOut:
     return one if one.where.startswith(path.name) else replace(one, where=f"{path.name} {one.where}")
-
-
-__all__ = ["FORMATS", "PUBLISHED_SUFFIXES", "Format", "LeftOut", "Reading", "grouped", "read_published"]

@@ -164,4 +164,4 @@ def _key(record: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(record.get(name, "") for name in KEY)
 
 
-FORMAT = Format("aiter-csv", "AITER's tuned a4w4 GEMMs: rows of staged_ck, measured", recognises, read, write_table)
+FORMAT = Format("a4w4_blockscale_tuned_gemm.csv", recognises, read, write_table)

@@ -269,7 +269,6 @@ def _in_order(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 FORMAT = Format(
-    "aiter-json", "AITER's Triton configurations by (N, K): rows of staged_triton and fused",
-    recognises, read, write_table,
+    recognises=recognises, read=read, write_table=write_table,
     lost="times, quantizer, num_xcds, and the tiles of the quantise and reduction kernels, which AITER fixes",
 )  # fmt: skip

@@ -46,4 +46,4 @@ def _shape(record: dict[str, str]) -> tuple[str, str, str]:
     return M, N, K
 
 
-FORMAT = Format("aiter-untuned", "AITER's list of shapes to tune", recognises, read, write_table)
+FORMAT = Format("untuned_gemm.csv", recognises, read, write_table, holds_results=False)

@@ -97,21 +97,21 @@ class Format:
     """One format.
 
     Args:
-        name: Word of ``export --format``.
-        summary: What it holds, for people.
+        file: Name of the file that is written by default; "" where it is a folder of several files.
         recognises: Whether a file of this path, with this text, is one.
         read: Its trials; None of a format that is only written.
         write_table: A tuned table in this format, merged into the files that are there.
         write_trials: Every trial of the results in this format.
+        holds_results: Whether it can be read as results; if not, one that lies among others is passed over.
         lost: What of a row the format never says, for people; "" if nothing.
     """
 
-    name: str
-    summary: str
+    file: str = ""
     recognises: Callable[[Path, str], bool] = lambda path, text: False
     read: Callable[[Path, str], Reading] | None = None
     write_table: Callable[[TunedTable, Old], Written] | None = None
     write_trials: Callable[[Sequence[Trial], Old], Written] | None = None
+    holds_results: bool = True
     lost: str = ""
 
 

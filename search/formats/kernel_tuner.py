@@ -146,6 +146,4 @@ def _entry(trial: Trial) -> dict[str, Any]:
     }  # fmt: skip
 
 
-FORMAT = Format(
-    "kernel-tuner", "Kernel Tuner's cachefiles: every measured trial", recognises, read, write_trials=write_trials
-)
+FORMAT = Format(recognises=recognises, read=read, write_trials=write_trials)

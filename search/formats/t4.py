@@ -122,4 +122,4 @@ def _result(trial: Trial) -> dict[str, Any]:
     }  # fmt: skip
 
 
-FORMAT = Format("t4", "T4 results: every trial", recognises, read, write_trials=write_trials)
+FORMAT = Format(recognises=recognises, read=read, write_trials=write_trials)

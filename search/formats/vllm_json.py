@@ -108,6 +108,6 @@ def _in_order(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 FORMAT = Format(
-    "vllm-json", "vLLM's configurations by (N, K): rows of staged_triton", recognises, read, write_table,
+    recognises=recognises, read=read, write_table=write_table,
     lost="times, quantizer, num_xcds, cache_modifier, and the tiles of the quantise kernel",
 )  # fmt: skip

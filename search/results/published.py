@@ -13,8 +13,7 @@ from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from kernels.wording import counted
 from search.evaluation import Value
-from search.formats import Reading, grouped
-from search.formats.format import Trial
+from search.formats.format import Reading, Trial, grouped
 from search.results.columns import COLUMNS, protocol_of, typed_frame
 from search.results.studies import PUBLISHED
 from search.results.winners import config_of

@@ -19,7 +19,7 @@ from kernels.rocm.code_objects import PATH_VARIABLE
 from kernels.tables.file import write_table
 from kernels.tables.rows import Made, TableRow, TunedTable
 from search.commands.publish import publish
-from search.formats import FORMATS, read_published
+from search.formats import FORMATS, aiter_csv, format_named, read_published
 from search.results import load, save
 from search.results.published import LEFT_OUT
 
@@ -104,10 +104,10 @@ def test_every_gemm_table_of_aiter_is_read_and_every_row_accounted_for(tmp_path:
     kinds: Counter[str] = Counter()
     for path in files:
         text = path.read_text()
-        format = next(one for one in FORMATS.values() if one.recognises(path, text))
-        kinds[format.name] += 1
-        if format.read is not None and format.name == "aiter-csv":
-            reading = format.read(path, text)
+        name = next(name for name in FORMATS if format_named(name).recognises(path, text))
+        kinds[name] += 1
+        if name == "aiter-csv":
+            reading = aiter_csv.read(path, text)
             rows = sum(bool(line.strip()) for line in text.splitlines()[1:])
             assert len(reading.trials) + len(reading.left_out) == rows, path
     assert sum(kinds.values()) == len(files) and set(kinds) == {"aiter-csv", "aiter-untuned"}

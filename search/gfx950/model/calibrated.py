@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kernels.disk import user_data
 from kernels.device import DeviceKey
+from kernels.disk import user_data
 from kernels.errors import InputError
 from search.gfx950.machine import COLD, WARM, Harness, Machine, machine_of
 from search.gfx950.model.constants import CONSTANTS, Constants

@@ -56,11 +56,15 @@ REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         "75045e74bf4d": {
             "staged_hip": "b0a584ae1286",
         },
-        "c31e6b701771": {
-            "staged_ck": "251225a50bca",
+        "a941ac1c080a": {
+            "staged_ck": "a2b3baea899b",
         },
-        "a208cb611690": {
-            STUDY: "96740d8c7827",
+        "f7f7250f084c": {
+            "aiter_triton_a4w4": "095c5ce010d4",
+            "aiter_triton_a16w4": "095c5ce010d4",
+        },
+        "3a91bffaeb7c": {
+            STUDY: "8fd3ef6c6342",
         },
     }
 )

@@ -18,7 +18,7 @@ from optuna.storages.journal._file import get_lock_file
 from sqlalchemy import create_engine, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DatabaseError, SQLAlchemyError
 
-from kernels.configs import DISTRIBUTION
+from kernels.disk import DISTRIBUTION
 from kernels.errors import InputError
 from search.results.studies import CURE, JOURNAL_SUFFIXES, studies_file
 

@@ -170,6 +170,10 @@ SOURCE_MUTATIONS: Sequence[SourceMutation] = (
     SourceMutation("columns of a group permuted", "tiles.py", "pid_n = pid % num_n", "pid_n = num_n - 1 - pid % num_n"),
     # Rounding and sums.
     SourceMutation("store truncates", "tiles.py", ROUNDED, CUT),
+    SourceMutation("denormal sums flushed", "tiles.py", ROUNDED,
+                   "tl.where(tl.abs(acc) < 1.1754944e-38, 0.0, acc).to(tl.bfloat16)"),
+    SourceMutation("sums clamped", "tiles.py", ROUNDED,
+                   "tl.where(acc > 3.3e38, 3.3e38, tl.where(acc < -3.3e38, -3.3e38, acc)).to(tl.bfloat16)"),
     SourceMutation("sum of slices truncates", "gemm.py", ROUNDED, CUT, "fused_splitk_workspace", SPLIT),
     SourceMutation("rounded twice", "tiles.py", ROUNDED, "acc.to(tl.float16).to(tl.bfloat16)"),
     SourceMutation("sums begin at a little", "gemm.py", "tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)",

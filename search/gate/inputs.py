@@ -48,6 +48,9 @@ TINY_EXPONENTS = (-124, -126, -127, -128)  # denormal below -126; quantised at t
 # Of each 32 rows three hold a NaN and four an Inf, in their first, middle or last block, which are different code
 # where loops are pipelined: row, third of K, bits. The Inf goes to the nearest block whose scales of B are small.
 SPECIALS = ((0, 2, INF), (1, 1, 0xFF81), (5, 0, INF), (9, 0, NAN), (14, 1, 0xFF80), (26, 2, INF), (29, 2, NAN))
+# Two of each 32 rows have one element alone, in a group of usual scales. Their sums are one product each, whatever the
+# order: from beyond fp32, which is Inf and no largest number, down to denormal ones, which are not 0.
+ALONE = ((7, 0x7F40), (11, 0x0020))  # 1.5 * 2**127 and 2**-128
 NAN_FIRST = ((0, 0, NAN),)  # of the second set for a single row, which a NaN takes with it
 
 
@@ -120,6 +123,14 @@ class GateInputs:
             if row < len(rows):
                 group = self._group(place, infinite=bits & 0x7FFF == INF)
                 rows[row, group * BLOCK + random.integers(BLOCK)] = self._special(bits)
+        for row, bits in self._alone:
+            if row < len(rows):
+                rows[row] = 0
+                rows[row, int(np.flatnonzero(self._shifts == 0)[0]) * BLOCK + random.integers(BLOCK)] = bits
+
+    @property
+    def _alone(self) -> tuple[tuple[int, int], ...]:
+        return ALONE if self.extreme and not self.ordinary and (self._shifts == 0).any() else ()
 
     @property
     def _specials(self) -> tuple[tuple[int, int, int], ...]:
@@ -165,11 +176,16 @@ class GateInputs:
         if key not in self._expected:
             a, b = self._span("a", rows), self._span("b", columns)
             bound = self._fp32_bound(rows, columns)
+            alone = [row for row in range(len(rows)) if (rows.start + row) % ROWS in dict(self._alone)]
+            bound[alone] = 0.0
             if bound.nan_to_num(0.0).any():
                 a, b = a.double(), b.double()
             if bf16_slice_k is not None:
                 bound = bf16_sum_bound(a.double(), b.double(), bf16_slice_k)
-            self._expected[key] = Expected((a @ b.T).double(), bound)
+            reference = (a @ b.T).double()
+            if alone:
+                reference[alone] = a[alone].double() @ b.double().T  # beyond the range of fp32
+            self._expected[key] = Expected(reference, bound)
             _forget(self._expected, KEPT)
         return self._expected[key]
 

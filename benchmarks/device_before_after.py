@@ -72,13 +72,13 @@ def compare(before: pd.DataFrame, after: pd.DataFrame) -> Comparison:
 def best(frame: pd.DataFrame) -> pd.DataFrame:
     """Time of each shape's winner with its interval, in microseconds: that of the finals, or of the best trial."""
     measured = bool(frame["time_us"].notna().any())
-    us, lo, hi = (f"{'time' if measured else 'predicted'}_{end}us" for end in ("", "lo_", "hi_"))
+    # A model's interval is no noise.
+    us, lo, hi = ("time_us", "time_lo_us", "time_hi_us") if measured else ("predicted_us",) * 3
     ok = frame[frame["outcome"].eq("ok") & frame[us].notna()]
     final = ok["selected"].fillna(False).astype(bool)
     ordered = ok.assign(final=final).sort_values(["final", us], ascending=[False, True], kind="stable")
     chosen = ordered.drop_duplicates(SHAPE).set_index(SHAPE)
-    times = chosen[[us, lo, hi]].set_axis(["us", "lo", "hi"], axis="columns").astype(float)
-    return times if measured else times.assign(lo=times["us"], hi=times["us"])  # a model's interval is no noise
+    return chosen[[us, lo, hi]].set_axis(["us", "lo", "hi"], axis="columns").astype(float)
 
 
 def rate(frame: pd.DataFrame) -> float:

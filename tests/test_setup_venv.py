@@ -95,3 +95,17 @@ print({str(packages)!r} in sys.path[:first], {str(packages)!r} in sys.path[first
         subprocess.run([sys.executable, "-I", "-S", "-c", probe], capture_output=True, text=True).stdout
         == "True True\n"
     )
+
+
+def test_of_what_python_has_torch_and_triton_are_pinned_and_an_old_numpy_is_not(tmp_path: Path) -> None:
+    for name, version in (("numpy", "1.26.4"), ("torch", "2.10.0+rocm7.1"), ("triton_rocm", "3.6.0")):
+        (tmp_path / f"{name}-{version}.dist-info").mkdir()
+        (tmp_path / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    (tmp_path / "constraints.txt").write_text("torch==2.13.0\nnumpy==2.4.0\nruff==0.14\n")
+    snippet = re.search(r"<<'PY'\n(.*?)\nPY\n", SCRIPT.read_text(), re.DOTALL)
+    assert snippet is not None
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.append({str(tmp_path)!r})\n{snippet[1]}"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["ruff==0.14", "torch==2.10.0+rocm7.1", "triton-rocm==3.6.0"]

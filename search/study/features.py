@@ -71,8 +71,8 @@ class PointSpace:
         return codes
 
     def neighbours(self, point: int) -> Rows:
-        """Points that differ from ``point`` in one knob."""
-        return np.flatnonzero((self.codes != self.codes[point]).sum(axis=1) == 1)
+        """Points that differ from ``point`` in one of the knobs that both have."""
+        return np.flatnonzero(one_step_away(self.codes, self.codes[point]))
 
     def describe(self, points: Rows) -> Described:
         """Coordinates and features of some points, each scaled so that these points span 0 to 1."""
@@ -115,6 +115,11 @@ class PointSpace:
             return []
         whole = np.where(np.isnan(column), values[0], column)
         return [np.log2(whole / _odd_part(whole))]
+
+
+def one_step_away(codes: npt.NDArray[np.int16], own: npt.NDArray[np.int16]) -> npt.NDArray[np.bool_]:
+    """Which rows of ``codes`` differ from the row ``own`` in one of the knobs that both have [rows]."""
+    return np.asarray(((codes != own) & (codes >= 0) & (own >= 0)).sum(axis=1) == 1)
 
 
 def knob_values(spaces: Sequence[Mapping[str, pd.DataFrame]]) -> dict[str, npt.NDArray[Any]]:

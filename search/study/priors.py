@@ -29,7 +29,7 @@ OVERALL = 12
 
 @dataclass(frozen=True)
 class Favourites:
-    """What the timing model likes, by estimated time.
+    """What the formula likes, by estimated time.
 
     Args:
         first: The best point of every family.
@@ -40,14 +40,21 @@ class Favourites:
     others: tuple[tuple[str, KernelConfig], ...]
 
 
+def _ordering_machine(device: DeviceKey) -> Machine:
+    """What orders the points before any is tried: on a device without a model, that of gfx950 with its compute units.
+
+    Of other architectures it says nothing in microseconds, and no such time is shown or kept; but which tiles fill the
+    device and which K loops are long it orders well enough to begin with, and measurements correct the rest.
+    """
+    return machine_of(device) or Machine(cu_count=device.cu_count)
+
+
 def favourites(legal: Mapping[str, LegalPoints], shape: GemmShape, device: DeviceKey) -> Favourites:
-    """The best few points of every family, and the best of all; none on a device that has no model.
+    """The best few points of every family, and the best of all.
 
     Points that the estimate cannot tell apart (it knows no GROUP_M, waves_per_eu or cache_modifier) count once.
     """
-    machine = machine_of(device)
-    if machine is None:
-        return Favourites((), ())
+    machine = _ordering_machine(device)
     first: list[tuple[float, str, int]] = []
     each: list[tuple[float, str, int]] = []
     rest: list[tuple[float, str, int]] = []
@@ -70,11 +77,9 @@ def estimates_us(
 ) -> npt.NDArray[np.float64] | None:
     """Estimated time of every point of every family, in order [points]; NaN where a family has no model.
 
-    None where no family, or the device, has one.
+    None where no family has one.
     """
-    machine = machine_of(device)
-    if machine is None:
-        return None
+    machine = _ordering_machine(device)
     times = {
         family: estimate_us(family, points.frame, shape, machine) if is_modelled(family) else None
         for family, points in legal.items()

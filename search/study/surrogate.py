@@ -12,13 +12,15 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
 from search.study.covariance import Covariance, Floats, Parameters, PointTable, Rows, fit, prior
-from search.study.features import PointSpace
+from search.study.features import PointSpace, one_step_away
 from search.study.posterior import Posterior
 
-START = 8  # random trials before the model is asked
+START = 8  # trials before the model is asked, far from each other
+SPREAD_OVER = 200  # random points of which the one that is farthest from what was tried is taken
 FIRST_TIMES = 4  # of these with times
 GROWTH = 1.2  # of the trials, between two fits
 FITTED = 160  # trials in a fit, at most
@@ -95,7 +97,7 @@ class SurrogateSearch:
         self._open[list(running)] = False
         choice = self._choice()
         if len(self._times) < FIRST_TIMES or len(self._times) + len(self._failed) + len(running) < START:
-            return self._first(choice)
+            return self._first(choice, [*self._times, *self._failed, *running])
         model = self._current_model(running)
         rows = free = model.pool.rows(choice)
         near = rows[model.pool.next_to(min(self._times, key=self._times.__getitem__))[rows]]
@@ -108,13 +110,22 @@ class SurrogateSearch:
         promise = promise[rows]
         return int(model.pool.points[self._random.choice(rows[promise >= promise.max()])])
 
-    def _first(self, choice: Rows) -> int:
-        """Before the model is asked: in turn what other shapes' trials make expect most of, and any point."""
+    def _first(self, choice: Rows, tried: Sequence[int]) -> int:
+        """Before the model is asked: in turn what other shapes' trials make expect most of, and what is far away."""
         expected = None if self.space.expected is None else self.space.expected[choice]
         self._begun += 1
         if expected is None or not np.isfinite(expected).any() or self._begun % 2 == 0:
-            return int(self._random.choice(choice))
+            return self._far(choice, tried)
         return int(choice[np.nanargmin(expected)])
+
+    def _far(self, choice: Rows, tried: Sequence[int]) -> int:
+        """Of some points at random, the one that is farthest from the tried ones."""
+        some = self._random.choice(choice, min(len(choice), SPREAD_OVER), replace=False)
+        if not tried:
+            return int(some[0])
+        features = self.space.describe(np.concatenate([some, np.asarray(tried, np.intp)])).features
+        distance = cdist(features[: len(some)], features[len(some) :], "cityblock").min(axis=1)
+        return int(some[distance.argmax()])
 
     def _choice(self) -> Rows:
         """Open points, the doubtful ones only where there is no other."""
@@ -184,9 +195,8 @@ class _Pool:
         return np.asarray(rows[self.points[rows] == wanted], np.intp)
 
     def next_to(self, point: int) -> npt.NDArray[np.bool_]:
-        """Which points of the pool differ from ``point`` in one knob [pool]."""
-        own = self.codes[self.rows([point])[0]]
-        return np.asarray((self.codes != own).sum(axis=1) == 1)
+        """Which points of the pool differ from ``point`` in one of the knobs that both have [pool]."""
+        return one_step_away(self.codes, self.codes[self.rows([point])[0]])
 
     def nearness(self, row: int) -> Floats:
         """1 for the point in ``row``, less the more knobs differ and the further [pool]."""

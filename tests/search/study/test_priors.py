@@ -11,6 +11,7 @@ from kernels.device import GFX950, DeviceKey
 from kernels.problem import GemmShape
 from search.space.legal_set import LegalSet, legal_set
 from search.space.space import load_space
+from search.gfx950.machine import machine_of
 from search.study.priors import estimates_us, favourites, sweep_points
 
 SHAPE = GemmShape(16, 2112, 7168)
@@ -31,11 +32,11 @@ def test_every_gfx950_has_favourites_and_points_that_come_last(device: DeviceKey
 
 
 @pytest.mark.parametrize("device", [DeviceKey("sm_90", 132), DeviceKey("gfx942", 304)], ids=str)
-def test_no_model_predicts_for_another_device(device: DeviceKey) -> None:
+def test_another_device_has_an_order_to_begin_with_and_no_model(device: DeviceKey) -> None:
     points = legal(device)
-    liked = favourites(points, SHAPE, device)
-    assert (liked.first, liked.others) == ((), ())
-    assert estimates_us(points, SHAPE, device) is None
+    assert machine_of(device) is None
+    assert favourites(points, SHAPE, device).first[0][0] == "fused"
+    assert not sweep_points(points, device, 0).last.any()  # what spills there is not known
 
 
 def test_fewer_compute_units_take_longer() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from kernels.device import GFX950, DeviceKey
 from kernels.problem import GemmShape
+from search.gfx950.machine import machine_of
 from search.space.legal_set import LegalSet, legal_set
 from search.space.space import load_space
-from search.gfx950.machine import machine_of
 from search.study.priors import estimates_us, favourites, sweep_points
 
 SHAPE = GemmShape(16, 2112, 7168)

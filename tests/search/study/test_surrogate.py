@@ -146,7 +146,7 @@ def test_features_of_families_with_different_knobs() -> None:
     described = space.describe(np.arange(4))
     assert np.isfinite(described.features).all()
     assert described.features.min() == 0 and described.features.max() == 1
-    assert list(space.neighbours(2)) == [3]
+    assert list(space.neighbours(2)) == [0, 3]  # of the knobs that both have, 0 differs in its family only
 
 
 def test_hopes_are_parts_of_what_the_best_open_point_promises() -> None:

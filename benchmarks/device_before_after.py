@@ -1,6 +1,6 @@
 """The sweep of another checkout against that of this one, one after the other on one machine: did anything get slower?
 
-Usage: python benchmarks/device_before_after.py OTHER [--seconds 150] [--shapes FILE] [--target local] [--output DIR]
+Usage: python benchmarks/device_before_after.py OTHER [--seconds 130] [--shapes FILE] [--target local] [--output DIR]
 
 Both start from empty caches and search the same shapes for as long. Printed: trials a second of each; and each shape's
 winner, with how much longer this checkout's takes. Two times of one configuration in two processes differ by more than
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHAPE = ["M", "N", "K"]
 GRANTED = 0.02  # of a time, between processes
 GRANTED_RATE = 0.1  # of the trials a second
-ENDING_S = 110.0  # for the finals, beyond the search's own time
+ENDING_S = 100.0  # for the start and the finals, beyond the search's own time
 EXIT_SLOWER = 1
 
 
@@ -99,7 +99,7 @@ def swept(checkout: Path, folder: Path, options: Sequence[str], seconds: int) ->
     environment = {**os.environ, **caches, "PYTHONPATH": str(checkout)}
     results, table = folder / "results", folder / "results.parquet"
     sweep = ["sweep", *options, "--time-budget", str(seconds), "--results", str(results)]
-    for command, limit_s in ((sweep, seconds + ENDING_S), (["inspect", "--results", str(results), "--to", table], 60)):
+    for command, limit_s in ((sweep, seconds + ENDING_S), (["inspect", "--results", str(results), "--to", table], 30)):
         try:
             subprocess.run(
                 [sys.executable, "run_search.py", *command], cwd=checkout, env=environment, check=True, timeout=limit_s
@@ -111,7 +111,7 @@ def swept(checkout: Path, folder: Path, options: Sequence[str], seconds: int) ->
 
 def main(
     other: Annotated[Path, typer.Argument(help="Folder of the other checkout.")],
-    seconds: Annotated[int, typer.Option(help="Of each search; the finals take up to 70 more.")] = 150,
+    seconds: Annotated[int, typer.Option(help="Of each search; both end within 520 s at the default.")] = 130,
     shapes: Annotated[Path, typer.Option(help="Shapes file.")] = ROOT / "configs/shapes/gpumode.yaml",
     target: Annotated[str, typer.Option(help="As of sweep.")] = "local",
     trials: Annotated[int, typer.Option(help="Of each shape, at most.")] = 400,

@@ -110,6 +110,12 @@ def test_a_small_share_of_the_time_is_a_trial_for_each_worker_at_least(tmp_path:
     assert len(open_study(tmp_path).trials) == len(asked) == 2
 
 
+def test_on_a_large_host_a_share_begins_after_16_trials_all_the_same(tmp_path: Path) -> None:
+    evaluator = FakeEvaluator(capacity=257)
+    search(tmp_path, trials=60, evaluator=evaluator, deadline_s=time.monotonic() + 600, shares=10**9)
+    assert len(open_study(tmp_path).trials) < 40  # those that had begun by then may end, no other begins
+
+
 def test_progress_counts_earlier_trials_and_names_the_best(tmp_path: Path) -> None:
     search(tmp_path, trials=4)
     seen: list[Progress] = []

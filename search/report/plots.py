@@ -14,7 +14,7 @@ from kernels.errors import InputError
 from kernels.problem import GemmShape
 from search.report.closing import compact
 from search.results.columns import rows_of
-from search.results.winners import shapes_of, winners
+from search.results.winners import Winner, shapes_of, winners
 
 DOTS_PER_INCH = 120
 WINNER_WIDTH = 110  # characters of the line that names the winner
@@ -77,7 +77,13 @@ def _plot_shape(plt: Any, frame: pd.DataFrame, device: DeviceKey, shape: GemmSha
 def _winning(rows: pd.DataFrame, kind: str) -> str:
     """The winner of a shape in a few words; "" where it has another kind of time, or there is none."""
     found = [winner for winner in winners(rows) if winner.evidence == kind]
-    return "".join(f"{one.family}: {compact(one.config)}, {one.cost_us:.4g} us" for one in found)
+    return "".join(f"{one.family}: {compact(one.config)}, {one.cost_us:.4g} us{_equals(one)}" for one in found)
+
+
+def _equals(winner: Winner) -> str:
+    """Among how many the winner was chosen, so that it may be above the least time."""
+    alike = "within the noise" if winner.evidence == "measured" else "that the model cannot tell apart"
+    return f", one of {len(winner.equals)} {alike}" if len(winner.equals) > 1 else ""
 
 
 def draw(plt: Any, families: pd.Series[str], times_us: pd.Series[float], label: str) -> Any:
@@ -101,10 +107,11 @@ def draw(plt: Any, families: pd.Series[str], times_us: pd.Series[float], label: 
     edge = 0.5 + 0.02 * len(times_us)
     search.step(numbers[timed.index], timed.cummin(), where="post", color="black", linewidth=1, label="best so far")
     search.axhline(timed.min(), color="0.5", linewidth=0.6, linestyle=":")
+    beside = ("axes fraction", "data")
     search.annotate(
-        f"{timed.min():.4g}", (edge + len(times_us), timed.min()), ha="right", va="bottom", fontsize="small"
+        f"{timed.min():.4g}", (1, timed.min()), (3, 0), beside, "offset points", va="center", fontsize="small"
     )
-    search.set(xlabel="trials in order", ylabel=label, xlim=(1 - edge, len(times_us) + edge))
+    search.set(xlabel=_order(timed, len(times_us)), ylabel=label, xlim=(1 - edge, len(times_us) + edge))
     search.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     _boxes(compare, {name: timed[families[timed.index] == name] for name in names}, colours)
     _time_axis(search, float(timed.min()), float(timed.max()))
@@ -114,12 +121,20 @@ def draw(plt: Any, families: pd.Series[str], times_us: pd.Series[float], label: 
     return figure
 
 
+def _order(timed: pd.Series[float], trials: int) -> str:
+    """Label of the trials: where the line of the best so far is flat, why."""
+    flat = trials > 1 and timed.iloc[0] == timed.min()
+    return f"trials in order: the first with a time is the best of {trials}" if flat else "trials in order"
+
+
 def _boxes(axes: Any, times_us: Mapping[str, pd.Series[float]], colours: Mapping[str, str]) -> None:
     """A box a family in the colour of its points, with the number of trials behind it."""
-    drawn = axes.boxplot([times.to_numpy() for times in times_us.values()], patch_artist=True)
+    drawn = axes.boxplot([times.to_numpy() for times in times_us.values()], patch_artist=True, showfliers=False)
     for box, median, name in zip(drawn["boxes"], drawn["medians"], times_us, strict=True):
         box.set(facecolor=colours[name], alpha=0.4)
         median.set(color="black")
+    for place, (name, times) in enumerate(times_us.items(), 1):
+        axes.scatter([place] * len(times), times, s=10, color=colours[name], zorder=3)
     labels = [f"{name} ({len(times)})" for name, times in times_us.items()]
     axes.set_xticks(range(1, len(labels) + 1), labels, rotation=20, ha="right", fontsize="small")
 

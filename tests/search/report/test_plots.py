@@ -77,3 +77,16 @@ def test_legend_covers_no_point(names: int) -> None:
     assert not any(frame.overlaps(axes.get_tightbbox()) for axes in figure.axes)
     assert frame.x0 >= 0 and frame.x1 <= figure.bbox.x1
     pyplot.close(figure)
+
+
+def test_a_flat_line_says_that_the_first_time_was_the_best() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    labels = []
+    for times_us in ([4.0, 5.0, 6.0], [5.0, 4.0, 6.0]):
+        figure = draw(pyplot, pd.Series(["fused"] * 3), pd.Series(times_us), "time, us")
+        labels.append(figure.axes[0].get_xlabel())
+        pyplot.close(figure)
+    assert labels == ["trials in order: the first with a time is the best of 3", "trials in order"]

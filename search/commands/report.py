@@ -16,6 +16,8 @@ from search.results.columns import rows_of
 from search.results.comparisons import regrets
 from search.results.winners import shapes_of
 
+LEAST_REGRET = 0.01  # part of the best time that a winner must lose at a smaller M to be named
+
 
 def report(frame: pd.DataFrame, path: Path, against: Path | None = None, gains: Sequence[str] = ()) -> None:
     """Write the page ``path``.
@@ -39,5 +41,6 @@ def _regret_lines(frame: pd.DataFrame) -> list[str]:
     lines = []
     for device in devices:
         mine = rows_of(made, device)
-        lines += [one.line() for one in regrets(mine, TunedTable(device, tuple(table_rows(mine))))]
+        known = regrets(mine, TunedTable(device, tuple(table_rows(mine))))
+        lines += [one.line() for one in known if one.most > LEAST_REGRET]
     return lines

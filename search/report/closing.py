@@ -119,10 +119,10 @@ def _winner_cells(summary: Summary, kinds: Sequence[str]) -> list[str]:
     if winner is None:
         return ["no winner", "", *("" for _ in kinds), "", ""]
     times = [f"{winner.cost_us:.2f}" if summary.evidence == kind else "" for kind in kinds]
-    return [winner.family, compact(winner.config), *times, percent(winner.roofline_fraction), _margin(winner)]
+    return [winner.family, compact(winner.config), *times, percent(winner.roofline_fraction), margin(winner)]
 
 
-def _margin(winner: Winner) -> str:
+def margin(winner: Winner) -> str:
     """How much slower the next one is, or among how many that cannot be told apart the winner was chosen."""
     several = winner.evidence == "predicted" and len(winner.equals) > 1
     return f"1 of {len(winner.equals)} equal" if several else percent(winner.margin)

@@ -203,7 +203,8 @@ def _time_axis(costs: pd.Series[float], title: str) -> dict[str, Any]:
 def _logarithmic(values: Iterable[float]) -> dict[str, Any]:
     """A logarithmic axis with numbers at 1, 2 and 5 of each decade; at more of them where there are few decades."""
     known = [value for value in values if value > 0] or [1.0]
-    low, high = min(known) / 1.1, max(known) * 1.1
+    edge = max(1.1, (max(known) / min(known)) ** 0.04)  # room for the marks of the first and last
+    low, high = min(known) / edge, max(known) * edge
     digits = (1, 1.5, 2, 3, 4, 5, 6, 8) if high / low < DECADE else (1, 2, 5)
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [digit * 10.0**exponent for exponent in exponents for digit in digits]

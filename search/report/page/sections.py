@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from kernels.families.defaults import default_choice
-from search.report.closing import Summary, compact, percent, summarize
+from search.report.closing import Summary, compact, margin, percent, summarize
 from search.report.comparison import HEADER, NUMBERS, cells
 from search.report.page import figures
 from search.results.against import Comparison, total_line
@@ -107,7 +107,7 @@ def _winner_cells(summary: Summary) -> tuple[str, ...]:
         return str(summary.shape), "no winner", "", "", "", "", "", outcomes
     return (
         str(summary.shape), winner.family, compact(winner.config), f"{winner.cost_us:.2f}",
-        winner.evidence, percent(winner.roofline_fraction), percent(winner.margin), outcomes,
+        winner.evidence, percent(winner.roofline_fraction), margin(winner), outcomes,
     )  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def _against(comparisons: Sequence[Comparison]) -> str:
 
 def _regret(lines: Sequence[str]) -> str:
     if not lines:
-        return "<p>The results hold no winner's configuration at the smaller M that it would serve.</p>"
+        return "<p>No winner is known to lose more than 1 % at a smaller M that it would serve.</p>"
     return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
 

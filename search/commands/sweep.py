@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -140,12 +141,10 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
     check_jobs(request.jobs)
     location = request.storage or request.results
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with only_writer(location), stop_on_interrupt() as stop:
-        storage = open_storage(location, create=True)
-        notes: list[str] = []
-        evaluator = make_evaluator(
-            request.target, jobs=request.jobs, warm=request.warm, cache=request.cache, note=notes.append
-        )
+    notes: list[str] = []
+    make = partial(make_evaluator, request.target, jobs=request.jobs, warm=request.warm, cache=request.cache)
+    with only_writer(location), stop_on_interrupt() as stop, closing(make(note=notes.append)) as evaluator:
+        storage = open_storage(location, create=True)  # only where there is something to judge
         device = evaluator.device
         sweep = _Sweep(request, spaces, storage, evaluator, reporter, stop)
         try:
@@ -163,8 +162,6 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
                 f"{place}: a trial could not be stored ({cause}); "
                 "make room or name another folder with --results; the same command goes on"
             ) from error
-        finally:
-            evaluator.close()
     return SweepResult(device, sweep.studies, interrupted=stop.is_set(), left=sweep.left)
 
 

@@ -35,7 +35,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results, calls, bundle = Path(folder) / "results", Path(folder) / "calls", Path(folder) / "sweep.zip"
         calls.mkdir()
         variables = environment(MACHINE) | {CALLS: str(calls), "PYTHONWARNINGS": "ignore"}
-        sweep = ["sweep", *options.shapes, "--target", "local", "--trials", str(options.trials), "--jobs", "2"]
+        sweep = [
+            "sweep",
+            *options.shapes,
+            "--target",
+            "local",
+            "--trials",
+            str(options.trials),
+            "--jobs",
+            "2",
+            "--ranges",
+        ]
         steps = (
             (["doctor"], 0),
             (["calibrate", "--brief"], 0),

@@ -84,6 +84,13 @@ def test_a_target_that_cannot_be_had_is_refused_in_one_line(
         make_evaluator(target)
 
 
+def test_a_sweep_that_cannot_begin_leaves_no_storage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match="no GPU"):
+        run_sweep(request("local", results=tmp_path / "new"), Quiet())
+    assert [path.name for path in (tmp_path / "new").iterdir() if not path.name.startswith(".")] == []
+
+
 @pytest.mark.parametrize("jobs", [-1, 0, 100_000])
 def test_a_number_of_jobs_that_no_machine_has_is_refused(tmp_path: Path, jobs: int) -> None:
     asked = SweepRequest((SHAPE,), "gfx950", jobs=jobs, results=tmp_path / "new")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from result_rows import predicted, results
+from result_rows import measured, predicted, results
 
 from kernels.problem import GemmShape
 from search.evaluation import Value
@@ -46,6 +46,15 @@ def test_of_as_many_rows_those_with_the_least_regret() -> None:
 def test_a_point_that_was_not_tried_at_every_M_cannot_serve_them() -> None:
     chosen = choose_ranges(ladder({16: {64: 10.0}, 32: {128: 10.0}}), 0.5)
     assert [row.Ms for row in chosen] == [(16,), (32,)]
+
+
+def test_measured_times_choose_where_there_are_some_whatever_was_predicted() -> None:
+    rows: list[dict[str, Value]] = []
+    for M in (16, 32):
+        rows += [predicted(us, M=M, BLOCK_N=n, study=f"p{M}", trial=n) for n, us in ((64, 1.0), (128, 2.0))]
+        rows += [measured(us, M=M, BLOCK_N=n, study=f"m{M}", trial=n) for n, us in ((64, 12.0), (128, 10.0))]
+    (row,) = choose_ranges(results(*rows), 0.03)
+    assert (row.Ms, row.config.to_dict()["BLOCK_N"], row.worst) == ((16, 32), 128, 0.0)
 
 
 def test_what_was_not_tried_is_asked_exactly() -> None:

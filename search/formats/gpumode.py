@@ -74,11 +74,13 @@ def render_submission(table: TunedTable) -> str:
     take from ``table``; a shape that is only tested may run a default.
 
     Raises:
-        InputError: The table is not for gfx950, has no row for a ranked shape, or a row's family is not written in
+        InputError: The table is not for ``GFX950``, has no row for a ranked shape, or a row's family is not written in
             Triton.
     """
     if table.device.arch != GFX950.arch:
-        raise InputError(f"the table is for {table.device}; the problem runs on gfx950: name a table of gfx950")
+        raise InputError(
+            f"the table is for {table.device}; the problem runs on {GFX950.arch}: name a table of {GFX950.arch}"
+        )
     from kernels.runtime.dispatcher import Dispatcher  # loads torch, which reading other formats does not need
 
     dispatcher = Dispatcher(table.device, table)
@@ -156,14 +158,14 @@ def _trial(key: ast.expr, node: Any) -> Trial:
     shape = GemmShape(*ast.literal_eval(key))
     launches = [tuple(_value(part) for part in launch.elts) for launch in node.elts[1].elts]
     for family in FAMILIES.values():
-        config = _config(family, launches) if family.is_triton else None
-        if config is not None and _launches(family.program(shape, config)) == launches:
-            return Trial(GFX950, shape, family.name, config, protocol=PROTOCOL, reason=PROTOCOL)
+        if family.is_triton:
+            config = _config(family, launches)
+            if config is None:
+                continue
+            made = family.program(shape, config).calls
+            if [(call.name, call.grid, call.args, call.constexprs, call.options) for call in made] == launches:
+                return Trial(GFX950, shape, family.name, config, protocol=PROTOCOL, reason=PROTOCOL)
     raise ValueError("no family makes these launches")
-
-
-def _launches(program: Program) -> list[tuple[Any, ...]]:
-    return [(call.name, call.grid, call.args, call.constexprs, call.options) for call in program.calls]
 
 
 def _value(node: ast.expr) -> Any:
@@ -245,7 +247,4 @@ def _launch(call: KernelCall) -> str:
     return f"({call.name}, {call.grid}, {arguments}, {constants}, {options})"
 
 
-FORMAT = Format(
-    "gpumode", "a submission.py for the GPU MODE problem amd-mxfp4-mm: rows of Triton families",
-    recognises, read, write_table, lost="times",
-)  # fmt: skip
+FORMAT = Format("submission.py", recognises, read, write_table, lost="times")

@@ -125,13 +125,15 @@ class ComputeUnit:
         while self._ready:
             now, _, wave = heapq.heappop(self._ready)
             self._advance(now, wave)
-        rounds = -(-count // resident)
+        simulated = max(self._ends.values())
+        clks = simulated + -(-count // resident) * self._cut
         waves = count * len(self.workgroup)
+        longer = clks / simulated if simulated else 1.0  # trips that were cut wait as the others do
         return UnitTime(
-            clks=max(self._ends.values()) + rounds * self._cut,
+            clks=clks,
             first_clks=min(self._ends.values()) + self._cut,
             busy={name: clks / (SIMDS if name in ("mfma", "valu") else 1) for name, clks in self._busy.items()},
-            waited={name: clks / waves for name, clks in self._waited.items()},
+            waited={name: longer * clks / waves for name, clks in self._waited.items()},
             spans=tuple(self.spans or ()),
         )
 
@@ -267,6 +269,8 @@ class ComputeUnit:
         done = max(now, wave.memory[-1]) if wave.memory else now
         self._ends[wave.workgroup] = max(done, self._ends.get(wave.workgroup, 0.0))
         if wave.stream.cut:
+            for name, clks in wave.stream.trip.items():
+                self._busy[name] += wave.stream.cut * clks * (self.supply.mfma_stretch if name == "mfma" else 1.0)
             trip = (wave.trips[-1] - wave.trips[-1 - SETTLED]) / SETTLED
             self._cut = max(self._cut, trip * wave.stream.cut)
         self._alive[wave.workgroup] -= 1

@@ -17,6 +17,7 @@ def constant(value: float, unit: str, origin: str, source: str) -> Any:
 
 
 PATH_BYTES_PER_CLK = 64.0  # B/clk of a compute unit's vector memory path: dwordx4 takes a wave 16 clk (meas)
+LDS_BYTES_PER_CLK = 256.0  # B/clk of a compute unit: ds_read_b128 takes a SIMD 16 clk, four SIMDs at once (meas)
 _GPUMODE = "logged configurations of AITER's fused Triton kernel on an MI355X, GPU MODE's harness"
 _AITER = "AITER's tuned a4w4 code objects on an MI355X"
 
@@ -40,15 +41,18 @@ class Constants:
     store_latency_clks: float = constant(700, "clk", "fit", _GPUMODE)
     scratch_latency_clks: float = constant(400, "clk", "set", "a spilled register is read back from L1 or L2")
     in_flight_bytes: float = constant(44 * 1024, "B", "meas", "bytes that a compute unit waits for at once")
-    unit_bytes_per_clk: float = constant(25.7, "B/clk", "fit", _AITER)
+    unit_bytes_per_clk: float = constant(26.5, "B/clk", "fit", _AITER)
     l2_bytes_per_clk: float = constant(2048, "B/clk", "doc", "L2 of an XCD, CDNA 3 white paper")
     cache_tbs: float = constant(8.5, "TB/s", "doc", "Infinity Cache")
-    fill_gain: float = constant(1.6, "ratio", "fit", "L2 copies of lines are filled faster than that; " + _AITER)
-    exposed_share: float = constant(0.25, "share", "fit", "of the time to read memory once, never hidden; " + _AITER)
-    write_tbs: float = constant(4.85, "TB/s", "fit", _AITER)
+    fill_gain: float = constant(
+        0.94, "ratio", "fit", "L2 copies of lines are filled as fast as this part of it; " + _AITER
+    )
+    exposed_share: float = constant(0.39, "share", "fit", "of the time to read memory once, never hidden; " + _AITER)
+    write_tbs: float = constant(5.3, "TB/s", "fit", _AITER)
     dispatch_clks: float = constant(1.5, "clk", "fit", "workgroups of an XCD start one after the other; " + _GPUMODE)
     crowding: float = constant(1.0, "share", "fit", "a further workgroup on the busiest unit; " + _GPUMODE)
-    mfma_throttle: float = constant(0.26, "share", "fit", "MFMA of a full device slow down by this; " + _AITER)
+    overlap: float = constant(3.7, "power", "fit", "operands arrive unevenly, so units wait for them; " + _AITER)
+    mfma_throttle: float = constant(0.48, "share", "fit", "MFMA of a full device slow down by this; " + _AITER)
 
 
 CONSTANTS = Constants()

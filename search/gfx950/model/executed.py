@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -15,10 +16,10 @@ from kernels.problem import GemmShape
 from search.gfx950.machine import ARCH, Machine
 from search.gfx950.model.constants import CONSTANTS, Constants
 from search.gfx950.model.issue import Kind
-from search.gfx950.model.launch_time import XCDS, LaunchTime, LaunchWork, Sharing, launch_time
+from search.gfx950.model.launch_time import XCDS, LaunchTime, LaunchWork, Sharing, launch_time, simulated
 from search.gfx950.model.stream import Executed, WaveStream, wave_streams
 
-MODEL_VERSION = "gfx950-s1"
+MODEL_VERSION = "gfx950-s2"
 WEIGHT = ("b", "b_scale")
 
 
@@ -164,7 +165,8 @@ def times_of(
 ) -> tuple[LaunchTime, ...]:
     """Time of each launch in the machine's harness; ``watch`` keeps spans for a picture."""
     warm = machine.harness.is_warm(shape.unique_bytes)
-    return tuple(launch_time(work, machine, constants, warm=warm, watch=watch) for work in works)
+    run = partial(simulated, watch=watch)
+    return tuple(launch_time(work, machine, constants, warm=warm, run=run) for work in works)
 
 
 def predict_works(

@@ -9,7 +9,7 @@ which is read once.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from search.gfx950.machine import Machine, Number
@@ -84,24 +84,35 @@ class LaunchTime:
     supply: Supply
 
 
+Run = Callable[[LaunchWork, Supply, Constants, int], UnitTime]
+
+
+def simulated(work: LaunchWork, supply: Supply, constants: Constants, count: int, *, watch: bool = False) -> UnitTime:
+    """Time of ``count`` workgroups on one compute unit; ``watch`` keeps spans, for a picture."""
+    return ComputeUnit(work.workgroup, supply, constants, watch=watch).run(count, work.resident)
+
+
 def launch_time(
-    work: LaunchWork, machine: Machine, constants: Constants = CONSTANTS, *, warm: bool, watch: bool = False
+    work: LaunchWork, machine: Machine, constants: Constants = CONSTANTS, *, warm: bool, run: Run = simulated
 ) -> LaunchTime:
     """Time of ``work``.
 
     Args:
         warm: Whether its operands are in the Infinity Cache.
+        run: Time of so many workgroups on one compute unit.
     """
     active = min(machine.cu_count, work.workgroups)
     supply = supply_of(work, machine, constants, warm=warm)
-    unit = ComputeUnit(work.workgroup, supply, constants, watch=watch)
     count = -(-work.workgroups // machine.cu_count)
-    ran = unit.run(min(count, ROUNDS * work.resident), work.resident)
+    first = min(count, ROUNDS * work.resident)
+    ran = run(work, supply, constants, first)
     clks = _all_rounds(ran, count, work.resident)
     crowded = _crowded(work, count, machine, constants)
     if crowded:
-        more = ComputeUnit(work.workgroup, supply, constants).run(count + 1, work.resident)
-        clks += crowded * (more.clks - ran.clks)
+        clks += crowded * (run(work, supply, constants, count + 1).clks - ran.clks)
+    feed = count * sum(work.moved(Kind.LOAD).values()) / supply.load_bytes_per_clk
+    computing = count / first * max(ran.busy["mfma"], ran.busy["valu"], ran.busy["lds"])
+    clks = _unevenly(clks, min(feed, computing), constants)
     dispatch = constants.dispatch_clks * active / XCDS
     exposed = 0.0
     if not warm and not work.handed:
@@ -109,6 +120,20 @@ def launch_time(
         exposed = constants.exposed_share * work.read_bytes / memory
     clk_us = 1.0 / machine.clock_mhz
     return LaunchTime((clks + dispatch + exposed) * clk_us, dispatch * clk_us, exposed * clk_us, ran, supply)
+
+
+def _unevenly(clks: float, hidden: float, constants: Constants) -> float:
+    """``clks`` where operands arrive unevenly, by a soft maximum.
+
+    In the simulation they arrive at an even pace. Where loading and computing take about as long, a late operand is
+    waited for, and an early one is of no use.
+
+    Args:
+        hidden: Clocks of loading or of computing, whichever is less.
+    """
+    power = constants.overlap
+    share = min(1.0, hidden / clks) if clks else 0.0
+    return float(clks * (1.0 + share**power) ** (1.0 / power))
 
 
 def _all_rounds(ran: UnitTime, count: int, resident: int) -> float:

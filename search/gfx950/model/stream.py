@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from search.gfx950.model.constants import CONSTANTS, PATH_BYTES_PER_CLK, Constants
+from search.gfx950.model.constants import CONSTANTS, LDS_BYTES_PER_CLK, PATH_BYTES_PER_CLK, Constants
 from search.gfx950.model.issue import Kind, Stretch, issue_block, timing_of
 from search.gfx950.simulator.state.recording import Block, Footprint, Recording
 
 TRIPS = 6  # of a loop that are simulated; each of the rest takes as long as the last of these
 MIN_PATH_CLKS = 4.0  # of a wave on the vector memory path or the LDS: 16 lanes a clock
+QUARTER_BYTES_PER_CLK = 64.0  # of the LDS, in whose clocks the simulator counts
 SCRATCH = "scratch"
 MEMORY = (Kind.LOAD, Kind.STORE, Kind.LDS)
 Issue = Callable[[Block], tuple[Stretch, ...]]
@@ -57,6 +59,18 @@ class WaveStream:
     marks: frozenset[int]
     cut: int
     moved: Mapping[tuple[Kind, str], float]
+
+    @cached_property
+    def trip(self) -> Mapping[str, float]:
+        """Clocks that a trip of the loop that was cut holds each unit; 0 of all where none was."""
+        *_, start, end = (0, 0, *sorted(self.marks))
+        events = self.events[start:end]
+        return {
+            "mfma": sum(event.mfma for event in events),
+            "valu": sum(event.valu for event in events),
+            "lds": sum(event.path for event in events if event.kind is Kind.LDS),
+            "vmem": sum(event.path for event in events if event.kind in (Kind.LOAD, Kind.STORE)),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +149,8 @@ class _Wave:
         if footprint is None:
             return _Operation(event._replace(path=MIN_PATH_CLKS))
         if stretch.kind is Kind.LDS:
-            return _Operation(event._replace(path=max(MIN_PATH_CLKS, footprint.units)))
+            units = max(MIN_PATH_CLKS, footprint.units)
+            return _Operation(event._replace(path=units * QUARTER_BYTES_PER_CLK / LDS_BYTES_PER_CLK))
         return self._global(event, footprint, self.executed.recording.times_reached(statement, self.wave), left_out)
 
     def _global(self, event: Event, footprint: Footprint, times: int, left_out: int) -> _Operation:

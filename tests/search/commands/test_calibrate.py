@@ -57,7 +57,7 @@ def test_later_predictions_use_it_under_a_protocol_of_their_own_and_say_so(data:
     notes: list[str] = []
     evaluator = make_evaluator("gfx950", jobs=1, cache=data / "cache", note=notes.append)
     evaluator.close()
-    assert evaluator.protocol == "offline-gfx950-s1-cold-calibrated-2026-11-30"
+    assert evaluator.protocol == "offline-gfx950-s2-cold-calibrated-2026-11-30"
     assert notes == ["times are predicted with what `calibrate` measured on gfx950-256cu on 2026-11-30"]
 
 

@@ -7,11 +7,14 @@ CSV files, with the columns that are needed:
 --gpumode       logged configurations of AITER's fused Triton kernel: shape, BSM, BSN, BSK, NW, NS, WPE, SPLITK, cache,
                 us, rel, ref, version. The kernel is compiled from the AITER that MXFP4_AITER names.
 --code-objects  AITER's tuned a4w4 shapes as AITER has them, with a column kernel_family (asm): M, N, K, tile_m,
-                tile_n, splitK, us.
+                tile_n, splitK, us. One author, one kernel a shape: ranks say where the winner stands among all tiles.
 
 The constants of the product are held against every row. With --fit-s, those that are marked *fit* are searched as well:
-once on all rows, whose result is printed, and once on the shapes outside of each of five folds, whose errors are those
-of the shapes in it. Nothing is judged on shapes that it was fitted to, but the first line.
+once on all rows, whose result is printed, and once on the layers (N, K) outside of each of five folds, whose errors,
+pairs and ranks are those of the layers in it. Nothing is judged on layers that it was fitted to, but the first line.
+
+What the left-out rows miss is what predictions say of themselves: the ``interval`` of a harness holds nine of ten of
+their times, and half of the pairs of one shape miss their ratio by more than its ``tie``.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import itertools
 import random
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -30,7 +33,8 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from timed_rows import TimedRow, code_object_rows, logged_configurations
+from code_object_surfaces import SurfaceRow, prepared, tiles, winner_rank
+from timed_rows import TimedRow, code_object_times, logged_configurations
 
 from kernels.errors import InputError
 from search.gfx950.machine import AITER, GPUMODE, Harness, Machine
@@ -41,15 +45,15 @@ FOLDS = 5
 SAME = 0.012  # relative difference of two runs of one configuration: pairs within it have no order
 HARNESS_FIELDS = ("launch_us", "extra_kernel_us")
 Ranges = Mapping[str, tuple[float, float]]
+Row = TimedRow | SurfaceRow
 GPUMODE_RANGES: Ranges = {
     "launch_us": (4.24, 5.0), "extra_kernel_us": (0.4, 2.6), "cold_latency_clks": (300, 1200),
     "handed_latency_clks": (300, 1500), "lds_latency_clks": (48, 130), "barrier_clks": (0, 60),
     "scalar_load_clks": (100, 350), "store_latency_clks": (200, 1200), "crowding": (0, 1),
 }  # fmt: skip
 AITER_RANGES: Ranges = {
-    "launch_us": (1.5, 3.3), "unit_bytes_per_clk": (20, 45), "cold_latency_clks": (300, 1200),
-    "warm_latency_clks": (300, 1000), "write_tbs": (2.5, 8), "exposed_share": (0, 0.5), "mfma_throttle": (0, 0.6),
-    "dispatch_clks": (0, 8), "fill_gain": (1, 3),
+    "launch_us": (1.5, 3.3), "unit_bytes_per_clk": (20, 45), "warm_latency_clks": (300, 1000), "write_tbs": (2.5, 8),
+    "exposed_share": (0, 0.6), "mfma_throttle": (0, 1), "fill_gain": (0.5, 3), "overlap": (1.2, 8),
 }  # fmt: skip
 
 
@@ -84,19 +88,18 @@ class Scores:
     regret: float
 
     def __str__(self) -> str:
-        return (
-            f"{self.rows:4d} rows  median |error| {self.median:5.1%}  p90 {self.p90:5.1%}  mean {self.mean:5.1%}"
-            f"  pairs in order {self.pairs:.3f}  regret of the pick {self.regret:.1%}"
-        )
+        order = f"  pairs in order {self.pairs:.3f}  regret of the pick {self.regret:.1%}"
+        errors = f"median |error| {self.median:5.1%}  p90 {self.p90:5.1%}  mean {self.mean:5.1%}"
+        return f"{self.rows:4d} rows  {errors}{'' if np.isnan(self.pairs) else order}"
 
 
-def predicted(rows: Sequence[TimedRow], point: Point) -> np.ndarray:
+def predicted(rows: Sequence[Row], point: Point) -> np.ndarray:
     """Predicted time of each row in microseconds."""
     machine = Machine(harness=point.harness)
     return np.array([row.predicted_us(machine, point.constants) for row in rows])
 
 
-def scores(rows: Sequence[TimedRow], times: np.ndarray) -> Scores:
+def scores(rows: Sequence[Row], times: np.ndarray) -> Scores:
     """Agreement of ``times`` [rows] with what was measured."""
     absolute = [abs(us / row.us - 1) for row, us in zip(rows, times, strict=True) if not row.relative]
     groups: dict[str, list[tuple[float, float]]] = {}
@@ -122,7 +125,7 @@ def loss(found: Scores) -> float:
     return found.mean + 0.3 * found.median + 0.1 * found.p90 + order
 
 
-def fitted(rows: Sequence[TimedRow], start: Point, ranges: Ranges, s: float, seed: int) -> Point:
+def fitted(rows: Sequence[Row], start: Point, ranges: Ranges, s: float, seed: int) -> Point:
     """The best point found in ``s`` seconds of random search from ``start``."""
     chosen, best = random.Random(seed), start
     least = loss(scores(rows, predicted(rows, start)))
@@ -135,25 +138,71 @@ def fitted(rows: Sequence[TimedRow], start: Point, ranges: Ranges, s: float, see
     return best
 
 
-def held_out(rows: Sequence[TimedRow], start: Point, ranges: Ranges, seconds: float, seed: int) -> np.ndarray:
-    """Predicted time of each row by constants that were fitted to the rows of other shapes only."""
-    shapes = sorted({str(row.shape) for row in rows})
-    random.Random(seed).shuffle(shapes)
-    times = np.zeros(len(rows))
-    for fold in range(min(FOLDS, len(shapes))):
-        out = np.array([str(row.shape) in shapes[fold::FOLDS] for row in rows])
+def folds(rows: Sequence[Row], seed: int) -> Iterator[np.ndarray]:
+    """Which rows [rows] are left out in each fold: those of some layers (N, K), so of some models."""
+    layers = sorted({(row.shape.N, row.shape.K) for row in rows})
+    random.Random(seed).shuffle(layers)
+    for fold in range(min(FOLDS, len(layers))):
+        chosen = set(layers[fold::FOLDS])
+        yield np.array([(row.shape.N, row.shape.K) in chosen for row in rows])
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Predictions of each row by constants that were fitted to other layers.
+
+    Args:
+        times: [rows] us.
+        ranks: Where the tile that won stands among all [rows]; empty where other kernels are not known.
+    """
+
+    times: np.ndarray
+    ranks: np.ndarray
+
+
+def held_out(rows: Sequence[Row], start: Point, ranges: Ranges, seconds: float, seed: int) -> LeftOut:
+    """Judge every fold by a fit to the others."""
+    times, ranks = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
+    for fold, out in enumerate(folds(rows, seed)):
         kept = [row for row, left in zip(rows, out, strict=True) if not left]
         point = fitted(kept, start, ranges, seconds / FOLDS, seed + fold)
-        times[out] = predicted([row for row, left in zip(rows, out, strict=True) if left], point)
-    return times
+        own = [row for row, left in zip(rows, out, strict=True) if left]
+        times[out], ranks[out] = predicted(own, point), ranks_of(own, point)
+    return LeftOut(times, ranks if ranks.any() else np.zeros(0, np.int64))
 
 
-def report(title: str, rows: Sequence[TimedRow], start: Point, ranges: Ranges, seconds: float, seed: int) -> None:
+def ranks_of(rows: Sequence[Row], point: Point) -> list[int]:
+    """Rank of each row's kernel among those that could have won; 0 where they are not known."""
+    machine = Machine(harness=point.harness)
+    return [winner_rank(row, machine, point.constants) if isinstance(row, SurfaceRow) else 0 for row in rows]
+
+
+def top(ranks: Sequence[int] | np.ndarray) -> str:
+    """Shares of winners that are predicted first, and among the first three."""
+    found = np.asarray(ranks)
+    return f"winner first {(found == 1).mean():.1%}  among three {(found <= 3).mean():.1%}" if found.any() else ""
+
+
+def widths(rows: Sequence[Row], times: np.ndarray) -> str:
+    """What a harness says of its predictions, from rows that were left out: its interval, and its tie."""
+    misses = {row: float(np.log(us / row.us)) for row, us in zip(rows, times, strict=True)}
+    absolute = [abs(miss) for row, miss in misses.items() if not row.relative]
+    interval = np.quantile(absolute, 0.9)
+    groups = itertools.groupby(sorted(rows, key=lambda row: row.group), key=lambda row: row.group)
+    pairs = [pair for _, group in groups for pair in itertools.combinations(group, 2)]
+    told = [abs(misses[a] - misses[b]) for a, b in pairs]
+    tie = f", tie = {np.median(told):.3f} from {len(told)} pairs" if told else ""
+    return f"interval = {interval:.3f} from {len(absolute)} rows{tie}"
+
+
+def report(title: str, rows: Sequence[Row], start: Point, ranges: Ranges, seconds: float, seed: int) -> None:
     """Print how the product's constants agree with ``rows``, and after a fit the rows left out of it."""
-    print(f"{title}\n  constants as they are       {scores(rows, predicted(rows, start))}")
+    print(f"{title}\n  constants as they are  {scores(rows, predicted(rows, start))}  {top(ranks_of(rows, start))}")
     if not seconds:
         return
-    print(f"  fitted, shapes left out     {scores(rows, held_out(rows, start, ranges, seconds, seed))}")
+    left = held_out(rows, start, ranges, seconds, seed)
+    print(f"  fitted, layers left out {scores(rows, left.times)}  {top(left.ranks)}")
+    print(f"  of these: {widths(rows, left.times)}", flush=True)
     best = fitted(rows, start, ranges, seconds, seed)
     for name in sorted(ranges):
         print(f"    {name} = {_value(best, name):.4g} (was {_value(start, name):.4g})")
@@ -174,10 +223,11 @@ def main(
     if gpumode is None and code_objects is None:
         raise InputError("no rows: name a file with --gpumode or --code-objects")
     if gpumode is not None:
-        rows = list(logged_configurations(gpumode, Machine()))
-        report(f"{gpumode}, harness gpumode", rows, Point(CONSTANTS, GPUMODE), GPUMODE_RANGES, fit_s, seed)
+        logged = list(logged_configurations(gpumode, Machine()))
+        report(f"{gpumode}, harness gpumode", logged, Point(CONSTANTS, GPUMODE), GPUMODE_RANGES, fit_s, seed)
     if code_objects is not None:
-        rows = list(code_object_rows(code_objects))[::every]
+        rows = [SurfaceRow(shape, tile, us) for tile, shape, us in code_object_times(code_objects)][::every]
+        prepared(tiles(0))
         report(f"{code_objects}, harness aiter", rows, Point(CONSTANTS, AITER), AITER_RANGES, fit_s, seed)
     for name, value, unit, origin, source in sources():
         print(f"{name:24} {value:>9g} {unit:6} {origin:5} {source}")

@@ -150,18 +150,15 @@ def _logged_knobs(row: Mapping[str, str]) -> Knobs:
     )  # fmt: skip
 
 
-def code_object_rows(path: Path) -> Iterator[TimedRow]:
-    """Rows of AITER's tuned a4w4 shapes whose kernel is one of its code objects without split-K."""
+def code_object_times(path: Path) -> Iterator[tuple[tuple[int, int], GemmShape, float]]:
+    """(tile, shape, us) of AITER's tuned a4w4 shapes whose kernel is one of its code objects without split-K."""
     rows = read_rows(path, ("M", "N", "K", "kernel_family", "tile_m", "tile_n", "splitK", "us"))
     for row in rows:
         if row["kernel_family"] != "asm" or int(row["splitK"]) or float(row["us"]) <= 0:
             continue
         columns = -(-int(row["N"]) // 64) * 64  # this project's shapes have whole blocks of columns
         shape = GemmShape(int(row["M"]), columns, int(row["K"]))
-        tile = int(row["tile_m"]), int(row["tile_n"])
-        yield TimedRow(
-            f"{shape}", shape, f"{tile[0]}x{tile[1]}", float(row["us"]), False, code_object_points(tile, shape)
-        )
+        yield (int(row["tile_m"]), int(row["tile_n"])), shape, float(row["us"])
 
 
 def code_object_points(tile: tuple[int, int], shape: GemmShape) -> tuple[Point, ...]:

@@ -29,7 +29,7 @@ class Harness:
         formula_us: As ``launch_us``, for the formula, whose work lacks all that a kernel does before its first load.
         hbm_tbs: (active workgroups, TB/s) of reading inputs; linear between points, constant beyond.
         interval: Relative: nine of ten measured times of rows that were not fitted lie within this of the prediction.
-        tie: Relative: of two candidates of one shape that are predicted closer than this, either may be the faster.
+        tie: Relative: half of the pairs of one shape miss their ratio by more, so that closer ones are not told apart.
         warm_bytes: Operands of at most as many bytes are still in the Infinity Cache when they are read again.
     """
 

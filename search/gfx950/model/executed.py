@@ -29,7 +29,7 @@ class Prediction:
 
     Args:
         predicted_us: Time of the whole program in the machine's harness.
-        lo_us: Lower end of an interval set by hand from the residuals of the rows the constants were tuned on.
+        lo_us: Lower end of an interval that holds nine of ten times of rows that were not fitted.
         tie: Relative difference below which two candidates of one shape are not told apart.
         model: Version of the model, and the harness: times of two are never compared.
         bound: Name of the largest term: ``launch``, ``extra``, or a limit of the largest kernel.

@@ -29,8 +29,8 @@ import numpy as np
 
 from search.gfx950.machine import Machine, Number
 
-MODEL_VERSION = "gfx950-t3"
-SOFTNESS = 2.5  # power of the soft maximum (fit to AITER's tuned code objects)
+MODEL_VERSION = "gfx950-t4"
+SOFTNESS = 3.5  # power of the soft maximum (fit to AITER's tuned code objects)
 
 
 @dataclass(frozen=True)

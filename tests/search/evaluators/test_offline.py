@@ -65,7 +65,7 @@ def test_what_is_too_slow_by_the_formula_on_its_code_is_not_executed(
     if executed:
         assert done.outcome == "ok" and done.objective_us == alone.objective_us
         return
-    assert (done.outcome, done.evidence, done.facts["model"]) == ("slow", "predicted", "gfx950-t3-code")
+    assert (done.outcome, done.evidence, done.facts["model"]) == ("slow", "predicted", "gfx950-t4-code")
     assert "checked_on" not in done.facts and "executed" not in done.facts and "predicted_lo_us" not in done.facts
     assert done.objective_us == pytest.approx(10.0 * times_the_bar)
     assert f"{times_the_bar:.2f} times as slow as the best" in done.reason

@@ -63,7 +63,7 @@ def test_bandwidth_stops_at_the_number_of_compute_units() -> None:
 
 def test_aiters_harness_has_one_bandwidth() -> None:
     assert MI355X.harness is AITER
-    assert MI355X.hbm_bandwidth_tbs(1) == MI355X.hbm_bandwidth_tbs(256) == 6.8
+    assert MI355X.hbm_bandwidth_tbs(1) == MI355X.hbm_bandwidth_tbs(256) == 8.0
 
 
 @given(st.integers(1, 512), st.integers(0, 163840), st.sampled_from([1, 2, 4, 8, 16]))

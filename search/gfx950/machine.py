@@ -50,7 +50,7 @@ class Harness:
 # AITER rotates copies of the arguments and sums the device time of the kernels, so each pays the launch.
 AITER = Harness(
     name="aiter",
-    launch_us=2.35,  # us, fit to AITER's tuned code objects; the least that it reports for an empty kernel is 3.2 (meas)
+    launch_us=2.35,  # us, fit to its tuned code objects; the least that it reports for an empty kernel is 3.2 (meas)
     extra_kernel_us=2.2,  # us: device times of kernels are added
     formula_us=3.15,  # us, fit; an empty kernel takes 3.2 to 3.4 (meas)
     hbm_tbs=((1, 8.0),),  # TB/s, the peak, of which the exposed share takes its part; a compute unit limits small grids

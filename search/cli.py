@@ -446,7 +446,7 @@ def calibrate(
         bool, typer.Option("--brief", help="Few repetitions, to see that everything runs; nothing is stored.")
     ] = False,
     forget: Annotated[
-        str | None, typer.Option(metavar="DEVICE", help="Remove what is stored of a device, as gfx950-256cu.")
+        str | None, typer.Option(metavar="DEVICE", help=f"Remove what is stored of a device, as {GFX950}.")
     ] = None,
 ) -> None:
     """Measure the timing model's constants on this machine's GPU; later predictions for it use them."""

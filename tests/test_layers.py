@@ -78,7 +78,7 @@ FLOORS: Mapping[str, tuple[str, ...]] = {
         "config disk yaml_node", "problem device errors wording",
     ),
     "search": (
-        "cli", "commands", "evaluators calibration", "device report", "gate space study", "gfx950", "results",
+        "cli", "commands", "evaluators", "device report", "gate space study", "gfx950", "results",
         "workers terminal evaluation formats",
     ),
     "search.gfx950": ("model", "code", "simulator", "machine llvm"),

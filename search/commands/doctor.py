@@ -241,7 +241,7 @@ def _aiter() -> Iterator[Check]:
 
 
 def _calibration() -> Iterator[Check]:
-    """Whether predictions for this machine's GPU, or for gfx950, use constants that were measured."""
+    """Whether predictions for this machine's GPU, or for ``GFX950``, use constants that were measured."""
     device = local_device() or GFX950
     try:
         found = load_calibration(device)

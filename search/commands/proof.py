@@ -11,7 +11,7 @@ from search.commands.export import Claim, Proof
 from search.commands.verify import BACKENDS, Backend
 from search.evaluation import Evaluation
 
-WAYS = ("device", "simulator")  # the GPU of the table if it is here; machine code of gfx950, wait states and all
+WAYS = ("device", "simulator")  # the GPU of the table if it is here; ``GFX950`` machine code, wait states and all
 
 
 def prove(device: DeviceKey, claims: Sequence[Claim]) -> Proof:

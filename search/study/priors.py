@@ -41,7 +41,7 @@ class Favourites:
 
 
 def _ordering_machine(device: DeviceKey) -> Machine:
-    """What orders the points before any is tried: on a device without a model, that of gfx950 with its compute units.
+    """What orders the points before any is tried: on a device without a model, the one there is with its compute units.
 
     Of other architectures it says nothing in microseconds, and no such time is shown or kept; but which tiles fill the
     device and which K loops are long it orders well enough to begin with, and measurements correct the rest.

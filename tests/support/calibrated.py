@@ -7,9 +7,9 @@ from functools import cache
 from compiled_programs import session_folder
 
 from kernels.device import GFX950
-from search.calibration.probes import probes_of
-from search.calibration.solve import ExecutedProbe, executed, start_of
 from search.commands.calibrate import SIMULATED_SHARE
+from search.device.calibration.probes import probes_of
+from search.device.calibration.solve import ExecutedProbe, executed, start_of
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.machine import MI355X
 

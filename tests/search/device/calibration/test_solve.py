@@ -1,4 +1,4 @@
-"""search.calibration.solve: simulated times of the probes give back the constants that they were simulated with."""
+"""calibration.solve: simulated times of the probes give back the constants that they were simulated with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from calibrated import PROBES, START, executed_probe
 
 from kernels.device import GFX950
-from search.calibration.solve import ExecutedProbe, calibration_of, solved
+from search.device.calibration.solve import ExecutedProbe, calibration_of, solved
 from search.gfx950.model.calibrated import Calibration, Model, with_values
 
 CLOCK_MHZ, LAUNCH_US, GAP_US = 2250.0, 1.7, 0.9

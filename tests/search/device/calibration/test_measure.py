@@ -1,4 +1,4 @@
-"""search.calibration.measure: a repetition is a difference of two times, of launches whose results are right."""
+"""calibration.measure: a repetition is a difference of two times, of launches whose results are right."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fake_gpu import FakeGpu
 from kernels.device import DeviceKey
 from kernels.launches.program import Program
 from kernels.runtime.plan import LoadedProgram, Plan
-from search.calibration.measure import check_result, measured, repetition_us
-from search.calibration.probes import Probe, probes_of
+from search.device.calibration.measure import check_result, measured, repetition_us
+from search.device.calibration.probes import Probe, probes_of
 from search.device.timing import BrokenMeasurementError, Launch
 
 SMALL = probes_of(DeviceKey("sm_90", 2), 1 << 20, share=1 / 64)

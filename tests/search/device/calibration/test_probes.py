@@ -1,4 +1,4 @@
-"""search.calibration.probes: every kernel computes what it must, executed from its machine code and interpreted."""
+"""calibration.probes: every kernel computes what it must, executed from its machine code and interpreted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from calibrated import PROBES, executed_probe
 
 from kernels.device import GFX950, DeviceKey
-from search.calibration.probes import PIECE, Probe, parts, probes_of
+from search.device.calibration.probes import PIECE, Probe, parts, probes_of
 
 NAMES = [probe.name for probe in PROBES]
 

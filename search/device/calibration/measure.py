@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from kernels.launches.program import Program
-from search.calibration.probes import Probe
+from search.device.calibration.probes import Probe
 from search.device.gpu import Gpu
 from search.device.timing import BrokenMeasurementError, TimingProtocol, sample_until_sure
 

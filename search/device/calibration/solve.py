@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from search.calibration.probes import Probe, parts
+from search.device.calibration.probes import Probe, parts
 from search.gate.check import load_calls
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import compile_call
@@ -49,7 +49,7 @@ class ExecutedProbe:
 
 
 def executed(probe: Probe, machine: Machine, cache: ArtifactCache) -> ExecutedProbe:
-    """Compile ``probe`` for gfx950 and execute the first workgroup of its launches.
+    """Compile ``probe`` for its device and execute the first workgroup of its launches.
 
     Args:
         machine: Decides how many workgroups fit.

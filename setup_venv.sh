@@ -56,6 +56,9 @@ for name, version in sorted(there.items()):
 PY
 fi
 "$venv/bin/python" -m pip install --disable-pip-version-check --quiet --constraint "$constraints" --editable ".[$extras]"
+# Of several machines, see docs/several-machines.md; there are no builds for every Python.
+"$venv/bin/python" -m pip install --disable-pip-version-check --quiet --constraint "$constraints" --editable ".[postgres,ray]" ||
+    echo "note: psycopg or Ray could not be installed; tests that need them are skipped" >&2
 if [ ! -x "$venv/bin/ruff" ]; then # it came with PYTHON; its launcher looks for the program in VENV
     "$venv/bin/python" -m pip install --disable-pip-version-check --quiet --constraint constraints.txt \
         --ignore-installed --no-deps ruff

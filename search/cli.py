@@ -119,6 +119,10 @@ def sweep(
     results: Results = RESULTS,
     storage: Storage = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one a core.")] = None,
+    engine: Annotated[str, typer.Option(help="What judges: local, or ray, the nodes of a cluster.")] = "local",
+    address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="With --engine ray: of the cluster, or auto.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the samplers.")] = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew instead of resuming.")] = False,
     warm: Annotated[bool, typer.Option("--warm", help="Measure with operands in the GPU's cache.")] = False,
@@ -154,7 +158,7 @@ def sweep(
     request = SweepRequest(
         shapes=named, only=points, weights=_weights(sets), target=target, families=_names(families, "--families"),
         trials=trials, time_budget_s=time_budget, sampler=sampler, results=results, storage=storage, jobs=jobs,
-        seed=seed, fresh=fresh, warm=warm, patience=patience, until=until or None,
+        seed=seed, fresh=fresh, warm=warm, patience=patience, until=until or None, engine=engine, address=address,
     )  # fmt: skip
     if start_from is not None:
         request = replace(request, starts=starts_for(load(start_from), request.shapes))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import optuna
 import torch
@@ -27,13 +27,15 @@ from kernels.problem import GemmShape
 from kernels.rocm.toolchain import triton_version
 from kernels.tables.rows import needs_proof
 from search.commands.budget import shares, worths
+from search.commands.shared_queue import SharedQueue
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, Point, Value
 from search.evaluators import Evaluator
 from search.evaluators.replay import named_points
-from search.evaluators.targets import check_jobs, make_evaluator
+from search.evaluators.targets import check_engine, check_jobs, make_cluster, make_evaluator
 from search.formats.incumbents import incumbents
+from search.results.claims import SharedClaims, shared_claims
 from search.results.dashboard import describe_study
-from search.results.record import make_record
+from search.results.record import make_record, point_of
 from search.results.starts import Start
 from search.results.storage import open_storage
 from search.results.stored import searched_trials, study_names
@@ -43,11 +45,13 @@ from search.space.space import SearchSpace, load_spaces
 from search.study.earlier import EarlierStudies
 from search.study.points import Points
 from search.study.priors import best_point, first_trials, sweep_points
-from search.study.samplers import check_sampler
-from search.study.study import Progress, Stopping, StudyRun
+from search.study.samplers import GRID, check_sampler
+from search.study.sharing import SharedStudy
+from search.study.study import LOOK_S, Progress, Stopping, StudyRun
 from search.terminal import stop_on_interrupt
 from search.workers.pool import START_TIMEOUT_S
 
+Result = TypeVar("Result")
 SPACES = configs_folder() / "spaces"
 
 
@@ -70,6 +74,8 @@ class SweepRequest:
         only: Points of each shape to try, and no others; None searches the spaces.
         weights: How often a step of a model runs each shape: under a time budget the shapes share it by what they can
             still gain; equally where there are none.
+        engine: What judges: the processes of this machine, or ``ray``, those of a cluster.
+        address: Of the cluster's head; None starts one on this machine.
         starts: Published configurations to try first, by shape; those of other devices are not tried.
     """
 
@@ -92,6 +98,8 @@ class SweepRequest:
     only: Mapping[GemmShape, Sequence[Point]] | None = None
     weights: Mapping[GemmShape, float] = field(default_factory=dict)
     starts: Mapping[GemmShape, Sequence[Start]] = field(default_factory=dict)
+    engine: str = "local"
+    address: str | None = None
 
     def published(self, shape: GemmShape) -> list[Point]:
         """What others launch for a shape: the configurations to try first, and the choice of an AITER that is here."""
@@ -139,14 +147,18 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
     spaces = load_spaces(request.spaces, request.families)
     check_sampler(request.sampler)
     check_jobs(request.jobs)
+    check_engine(request.engine)
     location = request.storage or request.results
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     notes: list[str] = []
-    make = partial(make_evaluator, request.target, jobs=request.jobs, warm=request.warm, cache=request.cache)
-    with only_writer(location), stop_on_interrupt() as stop, closing(make(note=notes.append)) as evaluator:
+    with only_writer(location), stop_on_interrupt() as stop, ExitStack() as resources:
+        evaluator = resources.enter_context(closing(_evaluator(request, notes.append)))
         storage = open_storage(location, create=True)  # only where there is something to judge
         device = evaluator.device
-        sweep = _Sweep(request, spaces, storage, evaluator, reporter, stop)
+        claims = shared_claims(storage)
+        if claims is not None:
+            resources.callback(claims.close)
+        sweep = _Sweep(request, spaces, storage, evaluator, reporter, claims, stop)
         try:
             sweep.spaces, left_out = evaluator.available(spaces, request.families)
             reporter.start(device, evaluator.protocol, len(request.shapes))
@@ -165,6 +177,34 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
     return SweepResult(device, sweep.studies, interrupted=stop.is_set(), left=sweep.left)
 
 
+class Slot:
+    """The right to submit candidates, which a search gives back once, at its end at the latest."""
+
+    def __init__(self, slots: threading.Semaphore) -> None:
+        self._slots = slots
+        self._held = False
+
+    def __enter__(self) -> Slot:
+        self._slots.acquire()
+        self._held = True
+        return self
+
+    def free(self) -> None:
+        """Let the next search begin."""
+        if self._held:
+            self._held = False
+            self._slots.release()
+
+    def __exit__(self, *exception: object) -> None:
+        self.free()
+
+
+def _evaluator(request: SweepRequest, note: Callable[[str], None]) -> Evaluator:
+    if request.engine == "ray":
+        return make_cluster(request.target, request.address, warm=request.warm, cache=request.cache, note=note)
+    return make_evaluator(request.target, jobs=request.jobs, warm=request.warm, cache=request.cache, note=note)
+
+
 @dataclass
 class _Sweep:
     """The order of the shapes, each one's share of the time, and what has come out so far."""
@@ -174,10 +214,12 @@ class _Sweep:
     storage: optuna.storages.BaseStorage
     evaluator: Evaluator
     reporter: Reporter
+    claims: SharedClaims | None = None  # where other sweeps may write to the same storage
     stop: threading.Event = field(default_factory=threading.Event)
     studies: dict[GemmShape, str] = field(default_factory=dict)
     rounds: Rounds = field(init=False)
     earlier: EarlierStudies = field(init=False)
+    slots: threading.Semaphore = field(default_factory=threading.Semaphore)  # of searches that submit candidates
     reading: threading.Lock = field(default_factory=threading.Lock)  # of earlier studies
     held: dict[GemmShape, int] = field(default_factory=dict)  # trials of earlier runs
     left: list[GemmShape] = field(default_factory=list)
@@ -200,11 +242,15 @@ class _Sweep:
             self.evaluator.start(min(budget_s, START_TIMEOUT_S))
         worth = self.worths(todo)
         parts_of = dict.fromkeys(order, 1.0) | dict(zip(todo, shares(worth, lanes), strict=True))
-        if lanes == 1:
+        if self.claims is not None:
+            self.drain(self.claims, parts_of, end_s)
+            return
+        if lanes == 1 and not self.evaluator.ahead:
             for shape, parts in parts_of.items():
                 self.search_within(shape, end_s, parts)
             return
-        with ThreadPoolExecutor(lanes) as pool:
+        self.slots = threading.Semaphore(lanes)
+        with ThreadPoolExecutor(lanes * (2 if self.evaluator.ahead else 1)) as pool:
             studies = [pool.submit(self.search_within, s, end_s, n) for s, n in parts_of.items()]
             try:
                 for study in studies:
@@ -212,6 +258,35 @@ class _Sweep:
             finally:  # after the last study, or an error of one
                 pool.shutdown(wait=False, cancel_futures=True)
                 self.evaluator.close()  # cancels what the threads wait for
+
+    def drain(self, claims: SharedClaims, parts_of: Mapping[GemmShape, float], end_s: float) -> None:
+        """Lead the search of each shape that no other sweep leads, then help the others; until all are done."""
+        queue = SharedQueue(claims, list(parts_of), lambda shape: claims.patiently(lambda: self.open_study(shape)))
+
+        def work() -> None:
+            while queue.left and not self.stop.is_set() and time.monotonic() < end_s:
+                shape = queue.take()
+                if shape is not None:
+                    self.search_within(shape, end_s, parts_of[shape])
+                    queue.done(shape)
+                elif not self.help(queue, end_s):
+                    self.stop.wait(LOOK_S)
+
+        self.slots = threading.Semaphore(self.evaluator.lanes)
+        with ThreadPoolExecutor(self.evaluator.lanes) as pool:
+            lanes = [pool.submit(work) for _ in range(self.evaluator.lanes)]
+            try:
+                for lane in lanes:
+                    lane.result()
+            except BaseException:
+                self.stop.set()
+                raise
+        self.left += [shape for shape in queue.left if not self.held[shape]]
+
+    def help(self, queue: SharedQueue, end_s: float) -> bool:
+        """Judge points of the shapes that other sweeps lead; whether there were any."""
+        ended = [self.search(shape, end_s, 1, leads=False) for shape in queue.left]
+        return any(ended)
 
     def order(self) -> list[GemmShape]:
         """Shapes in the order of their search; first, of equals, those whose row other kernels or compilers made.
@@ -237,37 +312,75 @@ class _Sweep:
 
     def search_within(self, shape: GemmShape, end_s: float, shares: float) -> None:
         """Search one shape; of the time that is left it takes one of ``shares`` equal parts."""
-        if self.stop.is_set():
-            return
-        if time.monotonic() < end_s:
-            self.search(shape, end_s, shares)
-            self.evaluator.study_ended(shape)
-        elif not self.held[shape]:
-            self.left.append(shape)
+        known = self.held[shape] >= self.request.trials or time.monotonic() > end_s or self.stop.is_set()
+        points = None if known else self.points(shape)  # while another shape is searched
+        with Slot(self.slots) as slot:
+            if self.stop.is_set():
+                return
+            if time.monotonic() < end_s:
+                self.search(shape, end_s, shares, slot=slot, points=points)
+                self.evaluator.study_ended(shape)
+            elif not self.held[shape]:
+                self.left.append(shape)
 
-    def search(self, shape: GemmShape, end_s: float, shares: float) -> None:
+    def search(
+        self,
+        shape: GemmShape,
+        end_s: float,
+        shares: float,
+        *,
+        leads: bool = True,
+        slot: Slot | None = None,
+        points: Points | None = None,
+    ) -> int:
+        """Search ``shape``; its trials that ended meanwhile.
+
+        Args:
+            points: Of ``shape``, if they are known already.
+            slot: Freed for the next search when this one has submitted its last candidate.
+            leads: Whether to go on to the end, finals included; else as long as there are points that nobody judges.
+        """
         request = self.request
-        kept = self.open_study(shape)
+        kept = self.patiently(lambda: self.open_study(shape))
+        trials = KeptTrials(kept)
+        if self.claims is not None:
+            points_done = {point_of(trial.record) for trial in self.patiently(trials.read) if not trial.final}
+            self.held[shape] = len(points_done)
+        sharing = None if self.claims is None else SharedStudy(trials, self.claims, waits=leads)
         complete = self.held[shape] >= request.trials  # nothing to search, perhaps finals to hold
-        points = Points({}, request.seed) if complete else self.points(shape)
+        if complete and not leads:
+            return 0
+        if points is None or complete:
+            points = Points({}, request.seed) if complete else self.points(shape)
         record = partial(_record, study=kept.study_name, device=self.evaluator.device)
         with self.reading:
-            others = [] if complete else self.earlier.trials(shape)
-        ended = StudyRun(kept, shape, self.evaluator, points, record, self.notify, self.stop, others).run(
+            others = [] if complete else self.patiently(lambda: self.earlier.trials(shape))
+        run = StudyRun(
+            kept, shape, self.evaluator, points, record, self.notify, self.stop, others, sharing,
+            submitted=slot.free if slot is not None and self.evaluator.ahead else lambda: None,
+        )  # fmt: skip
+        ended = run.run(
             sampler=request.sampler, seed=request.seed, trials=request.trials,
             seeds=[] if complete else self.first_trials(shape, points), deadline_s=end_s, shares=shares,
             stopping=self.stopping,
         )  # fmt: skip
+        if not leads:
+            return ended.done - self.held[shape]
         if not ended.done and not self.stop.is_set():
             self.left.append(shape)
-            return
+            return 0
         if not self.stop.is_set():
             self.hold_finals(kept, shape)
-        best = best_point(trial.record for trial in KeptTrials(kept).read())
+        best = best_point(trial.record for trial in self.patiently(trials.read))
         if best is not None:
             self.earlier.found(shape, best)
         with self.reporting:
             self.reporter.study_done(ended)
+        return ended.done - self.held[shape]
+
+    def patiently(self, attempt: Callable[[], Result]) -> Result:
+        """What ``attempt`` gives; a server that is shared may be away for a while."""
+        return attempt() if self.claims is None else self.claims.patiently(attempt)
 
     @property
     def stopping(self) -> Stopping:
@@ -280,8 +393,10 @@ class _Sweep:
         name = self.studies[shape] = self.rounds.to_open(self.first_study(shape), fresh=self.request.fresh)
         with self.reading:
             self.earlier.add(name)
-        study = optuna.create_study(storage=self.storage, study_name=name, load_if_exists=True)
-        describe_study(study, self.evaluator.device, shape, self.evaluator.protocol)
+        with nullcontext() if self.claims is None else self.claims.alone():
+            study = optuna.create_study(storage=self.storage, study_name=name, load_if_exists=True)
+            describe_study(study, self.evaluator.device, shape, self.evaluator.protocol)
+            KeptTrials(study)
         return study
 
     def first_study(self, shape: GemmShape) -> str:
@@ -298,8 +413,10 @@ class _Sweep:
 
     def first_trials(self, shape: GemmShape, points: Points) -> list[Point]:
         defaults = [(family, config) for family, space in self.spaces.items() for config in space.defaults]
-        with self.reading:
-            winners = self.earlier.winners(shape)
+        winners: Mapping[GemmShape, Point] = {}
+        if self.request.sampler != GRID:  # whose points are the same whatever else is searched, and by how many
+            with self.reading:
+                winners = self.patiently(lambda: self.earlier.winners(shape))
         own = first_trials(shape, self.evaluator.device, points, winners, defaults)
         installed = [_legal(point, points) for point in incumbents(shape, points.legal)]
         return list(dict.fromkeys([*self.published(shape, points), *installed, *own]))

@@ -24,6 +24,7 @@ class Evaluator:
     protocol: str  # name and version of how the objective is obtained; part of a study's key
     capacity: int  # how many candidates to keep submitted
     lanes: int = 1  # studies that are served at a time
+    ahead: ClassVar[bool] = False  # what waits for the last candidates of a study can be used by the next one
     offline: ClassVar[bool] = True  # judges without running the candidate on the device
 
     def submit(self, candidate: Candidate) -> Future[Evaluation]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from kernels.device import GFX950, DeviceKey
@@ -94,3 +95,46 @@ def check_jobs(jobs: int | None) -> None:
     if jobs is not None and not 1 <= jobs <= most:
         lent = counted(cores, "core")
         raise InputError(f"--jobs {jobs}: this machine lends {lent}; give 1 to {most}, or leave it out")
+
+
+ENGINES = ("local", "ray")
+
+
+def make_cluster(
+    target: str,
+    address: str | None,
+    *,
+    warm: bool = False,
+    cache: Path | None = None,
+    note: Callable[[str], None] = lambda line: None,
+) -> Evaluator:
+    """The evaluator for ``target`` on the nodes of a Ray cluster.
+
+    Args:
+        target: As :func:`make_evaluator`; ``auto`` is offline: what is measured has to be asked for, as ``local``.
+        address: See :class:`search.evaluators.cluster.ClusterEvaluator`.
+
+    Raises:
+        InputError: As there, or a target that nobody has to judge.
+    """
+    from search.evaluators.cluster import ClusterEvaluator, MeasuringCluster  # Ray is an extra
+
+    if is_replay(target):
+        raise InputError(f"--engine ray: {target} is read, not judged; leave --engine out")
+    offline = GFX950.arch if target == "auto" else target
+    if target != "local" and OFFLINE.fullmatch(offline) is None:
+        raise InputError(f"unknown target {target!r}; {instead_of(target, TARGETS)}")
+    make = partial(_on_node, target=offline, warm=warm, cache=cache)
+    if target == "local":
+        return MeasuringCluster(make, address=address, note=note)
+    return ClusterEvaluator(make, address=address, note=note)
+
+
+def _on_node(jobs: int, *, target: str, warm: bool, cache: Path | None) -> Evaluator:
+    return make_evaluator(target, jobs=jobs, warm=warm, cache=cache)
+
+
+def check_engine(engine: str) -> None:
+    """Raise InputError for an unknown name."""
+    if engine not in ENGINES:
+        raise InputError(f"unknown engine {engine!r}; {instead_of(engine, ENGINES)}")

@@ -77,7 +77,8 @@ def _prepare(path: Path, create: bool) -> None:
 
 
 def _database(url: str, name: str, *, create: bool) -> BaseStorage:
-    options = {"connect_args": {"timeout": BUSY_TIMEOUT_S}} if url.startswith("sqlite") else {}
+    sqlite = {"connect_args": {"timeout": BUSY_TIMEOUT_S}}
+    options = sqlite if url.startswith("sqlite") else {"pool_pre_ping": True}  # a server may start again
     try:
         if _has_tables(url, options):
             return RDBStorage(url, dict(options), skip_table_creation=True)

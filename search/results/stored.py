@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.trial import TrialState
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import Connection, Integer, String, bindparam, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from kernels.disk import replace_file
@@ -42,7 +43,7 @@ _FROM = f"""
 _RECORDS = f"SELECT trials.study_id, trials.trial_id, trials.number, attributes.value_json {_FROM}"
 ALL = text(f"{_RECORDS} AND trials.trial_id > :after ORDER BY trials.trial_id")
 SOME = text(f"{_RECORDS} AND trials.study_id IN :studies ORDER BY trials.trial_id").bindparams(
-    bindparam("studies", expanding=True)
+    bindparam("studies", type_=Integer(), expanding=True)
 )
 ONE = text(f"{_RECORDS} AND trials.trial_id = :trial")
 COUNT = text(f"SELECT count(*) {_FROM} AND trials.trial_id <= :last")
@@ -55,7 +56,7 @@ SEARCHED = text(f"""
         SELECT 1 FROM trial_user_attributes AS final WHERE final.trial_id = trials.trial_id AND final.key = '{FINAL}'
     )
     GROUP BY studies.study_name
-""").bindparams(bindparam("names", expanding=True))
+""").bindparams(bindparam("names", type_=String(), expanding=True))
 
 
 def study_names(storage: BaseStorage) -> list[str]:
@@ -89,12 +90,12 @@ def stored_frame(location: Path | str, studies: Collection[str] | None = None) -
     """
     storage = open_storage(location, create=False)
     try:
-        table = _table(storage, studies)
+        tables = [_table(storage, studies).select(list(COLUMNS))]
     except InputError:
         raise
     except (SQLAlchemyError, StorageInternalError, ValueError) as error:
         raise InputError(f"{location}: cannot be read ({str(error).splitlines()[0]}); restore it") from error
-    return frame_of_table(table.select(list(COLUMNS)))
+    return frame_of_table(tables.pop())  # which is the last to hold the columns, and lets each go when it is converted
 
 
 def _table(storage: BaseStorage, studies: Collection[str] | None) -> pa.Table:
@@ -114,7 +115,12 @@ def _table(storage: BaseStorage, studies: Collection[str] | None) -> pa.Table:
             table = pa.concat_tables([cached.table, newer]) if len(newer) else cached.table
         if file is not None and len(table) - (0 if cached is None else len(cached.table)) >= WORTH_KEEPING:
             _keep(table, _cache_path(file), connection)
-    return table.sort_by([(name, "ascending") for name in PLACE])
+    return table if _is_sorted(table) else table.sort_by([(name, "ascending") for name in PLACE])
+
+
+def _is_sorted(table: pa.Table) -> bool:
+    """Whether the studies of ``table``, whose trials are in order, are so too."""
+    return bool((np.diff(table[PLACE[0]].to_numpy()) >= 0).all())
 
 
 def _journal_records(storage: BaseStorage, studies: Collection[str] | None) -> Iterator[tuple[int, int, Record]]:

@@ -24,6 +24,7 @@ SQLITE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 FILE_SUFFIXES = (".parquet", ".csv")  # of results as files, which hold no studies
 BUNDLE_SUFFIX = ".zip"  # of what `report --bundle` packs
 BUNDLE_RESULTS = "results.parquet"  # the results in there
+ONE_WRITER = "wait for it, use another --results, or have both write to PostgreSQL (--storage postgresql+psycopg://...)"
 CURE = "name another folder with --results"
 
 
@@ -78,7 +79,7 @@ def only_writer(location: Path | str) -> Iterator[None]:
         lock = FileLock(real.with_name(f".{real.name}.lock"), timeout=0)
         lock.acquire()
     except Timeout as error:
-        raise InputError(f"{path}: another sweep is writing here; wait for it or use another --results") from error
+        raise InputError(f"{path}: another sweep is writing here; {ONE_WRITER}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}); {CURE}") from error
     try:

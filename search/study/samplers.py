@@ -23,6 +23,7 @@ from search.study.priors import estimates_us
 from search.study.surrogate import SurrogateSearch
 from search.study.transfer import OtherShape, expected_by
 
+GRID = "grid"  # name of the sampler that takes the points in their order
 QUEUED = "fixed_params"  # Optuna's attribute of a trial that was queued with its parameters
 TIMED = ("ok", "slow")  # outcomes with a time
 Spaces = Mapping[str, Mapping[str, BaseDistribution]]
@@ -238,7 +239,7 @@ SAMPLERS: Mapping[str, Callable[[SamplerTask], LegalSampler]] = {
         task.points, task.spaces, TPESampler(multivariate=True, seed=task.seed), startup=10
     ),
     "random": lambda task: RandomSampler(task.points, task.spaces),
-    "grid": _grid,
+    GRID: _grid,
 }
 
 

@@ -21,10 +21,12 @@ from optuna.trial import TrialState
 
 from kernels.problem import GemmShape
 from search.evaluation import Candidate, Evaluation, Judge, Point, Value
+from search.results.claims import Claim
 from search.results.record import RECORD, Record, point_of
 from search.results.trials import KeptTrials, frozen_trial
 from search.study.points import Points, distributions, parameters, suggest
 from search.study.samplers import LegalSampler, SamplerTask, make_sampler
+from search.study.sharing import Sharing, SoleWriter
 from search.study.transfer import OtherShape
 
 FIRST_TRIALS = 16  # at most, that a search has before its share of the time begins
@@ -74,6 +76,12 @@ class _Running:
     candidate: Candidate
     started: str
     start_s: float
+    seeded: bool
+
+    @property
+    def point(self) -> Point:
+        """What is judged."""
+        return self.candidate.family, self.candidate.config
 
 
 @dataclass
@@ -138,6 +146,8 @@ class StudyRun:
         record: Results row of (candidate, evaluation, start time, seconds).
         stop: Ends the search when it is set.
         others: Trials of other shapes, for samplers that learn from them.
+        sharing: With other sweeps; None shares with nobody.
+        submitted: Called when the last candidate was submitted, and at the end of the search at the latest.
     """
 
     kept: optuna.Study
@@ -148,7 +158,11 @@ class StudyRun:
     notify: Callable[[Progress], None] = lambda progress: None
     stop: threading.Event = field(default_factory=threading.Event)
     others: Sequence[OtherShape] = ()
-    _trials: KeptTrials = field(init=False)
+    sharing: Sharing | None = None
+    submitted: Callable[[], None] = lambda: None
+    _sharing: Sharing = field(init=False)
+    _seeds: deque[Point] = field(default_factory=deque)
+    _elsewhere: dict[Point, optuna.Trial] = field(default_factory=dict)  # proposals that another sweep judges
     _outcomes: Counter[str] = field(default_factory=Counter)
     _best: tuple[float, str] | None = None
     _noise: float = 0.0  # uncertainty of the best time, as a part of it
@@ -177,8 +191,8 @@ class StudyRun:
         Returns:
             State at the end.
         """
-        self._trials = KeptTrials(self.kept)
-        earlier = [trial.record for trial in self._trials.read() if not trial.final]
+        self._sharing = self.sharing or SoleWriter(KeptTrials(self.kept))
+        earlier = self._sharing.read()
         for record in earlier:
             self._remember(record)
         total = min(trials, len(earlier) + self.points.untried)
@@ -186,7 +200,9 @@ class StudyRun:
         if total > len(earlier) and not _was_settled(earlier, total):
             end_s = math.inf if deadline_s is None else deadline_s
             clock = _Clock(end_s, shares, min(FIRST_TRIALS, self.evaluator.capacity))
-            self._search(earlier, sampler, seed, total, deque(seeds), clock, _Settling(stopping))
+            self._seeds = deque(seeds)
+            self._search(earlier, sampler, seed, total, clock, _Settling(stopping))
+        self.submitted()
         return self._progress(sum(self._outcomes.values()), total)
 
     def _search(
@@ -195,7 +211,6 @@ class StudyRun:
         sampler: str,
         seed: int,
         total: int,
-        seeds: deque[Point],
         clock: _Clock,
         settling: _Settling,
     ) -> None:
@@ -212,21 +227,63 @@ class StudyRun:
         running: dict[Future[Evaluation], _Running] = {}
         done = len(earlier)
         capacity = self.evaluator.capacity
+        idle = False
         while done < total and clock.left_s > 0 and not self.stop.is_set() and not settling.settled:
+            elsewhere, settled = self._learn(live, spaces, total)
+            done += elsewhere
+            if settled or (idle and not elsewhere and not self._sharing.waits):
+                break
             allowed = in_flight(capacity, done) if chosen.learns else capacity
-            while len(running) < allowed and done + len(running) < total:
-                seeded = self._enqueue(live, spaces, seeds)
-                future, started = self._start(live, spaces)
+            while len(running) < allowed and done + len(running) < total and self.points.untried:
+                begun = self._start(live, spaces, total)
+                if begun is None:
+                    break
+                future, started = begun
                 running[future] = started
-                settling.proposed(None if seeded else chosen.expected_gain, self._noise)
+                settling.proposed(None if started.seeded else chosen.expected_gain, self._noise)
+            if done + len(running) >= total:
+                self.submitted()
+            idle = not running
+            if idle:  # others judge what is left
+                self.stop.wait(min(clock.left_s, LOOK_S))
             for future in wait(running, min(clock.left_s, LOOK_S), FIRST_COMPLETED).done:
-                self._finish(live, running.pop(future), future.result(), total, settling)
+                if not self._finish(live, running.pop(future), future.result(), total, settling):
+                    continue
                 done += 1
                 clock.ended(done - len(earlier))
                 self.notify(self._progress(done, total))
             self._reconsider(live, chosen, running)
-        for future in running:
+        for future, one in running.items():
             future.cancel()
+            self._sharing.give_up(one.point)
+
+    def _learn(self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]], total: int) -> tuple[int, bool]:
+        """Hear what other sweeps did: how many trials they have added, and whether one of them has settled."""
+        news = self._sharing.news()
+        for point in news.begun:
+            self.points.mark(*point)
+        for point in news.freed:
+            self.points.reopen(*point)
+            self._seeds.appendleft(point)
+            if point in self._elsewhere:
+                live.tell(self._elsewhere.pop(point), state=TrialState.FAIL)
+        for record in news.records:
+            self._tell(live, spaces, record)
+            self._remember(record)
+        if news.records:
+            self.notify(self._progress(sum(self._outcomes.values()), total))
+        return len(news.records), _was_settled(list(news.records), total)
+
+    def _tell(self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]], record: Record) -> None:
+        """Tell the sampler of another sweep's trial, which it may have proposed too."""
+        point = point_of(record)
+        told = frozen_trial(record, {RECORD: record}, **parameters(point, spaces))
+        if point is None or point not in self._elsewhere:
+            live.add_trial(told)
+            return
+        trial = self._elsewhere.pop(point)
+        trial.set_user_attr(RECORD, record)
+        live.tell(trial, told.value, state=told.state)
 
     def _reconsider(
         self, live: optuna.Study, chosen: LegalSampler, running: dict[Future[Evaluation], _Running]
@@ -237,13 +294,14 @@ class StudyRun:
             if self.evaluator.withdraw(future):
                 given_up = running.pop(future)
                 live.tell(given_up.trial, state=TrialState.FAIL)
-                self.points.reopen(given_up.candidate.family, given_up.candidate.config)
+                self.points.reopen(*given_up.point)
+                self._sharing.give_up(given_up.point)
         self.evaluator.prefer(sorted(running, key=lambda f: -hopes.get(running[f].trial.number, 1)))
 
-    def _enqueue(self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]], seeds: deque[Point]) -> bool:
+    def _enqueue(self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]]) -> bool:
         """Queue the next seed that can be tried; False where there is none."""
-        while seeds:
-            family, config = seeds.popleft()
+        while self._seeds:
+            family, config = self._seeds.popleft()
             if self.points.is_untried(family, config):
                 values = config.to_dict()
                 live.enqueue_trial({"family": family, **{name: values[name] for name in spaces[family]}})
@@ -251,31 +309,47 @@ class StudyRun:
         return False
 
     def _start(
-        self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]]
-    ) -> tuple[Future[Evaluation], _Running]:
-        trial = live.ask()
-        family, config = suggest(trial, spaces)
-        self.points.mark(family, config)
-        candidate = Candidate(self.shape, family, config)
-        started = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        return self.evaluator.submit(candidate), _Running(trial, candidate, started, time.monotonic())
+        self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]], total: int
+    ) -> tuple[Future[Evaluation], _Running] | None:
+        """Begin with the next seed or proposal that is free; None where others judge all that is left."""
+        while self.points.untried:
+            seeded = self._enqueue(live, spaces)
+            trial = live.ask()
+            point = suggest(trial, spaces)
+            self.points.mark(*point)
+            claim = self._sharing.claim(point, total)
+            if claim is Claim.ours:
+                candidate = Candidate(self.shape, *point)
+                started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+                return self.evaluator.submit(candidate), _Running(trial, candidate, started, time.monotonic(), seeded)
+            if claim is Claim.full:
+                live.tell(trial, state=TrialState.FAIL)
+                self.points.reopen(*point)
+                self._seeds.appendleft(point)
+                return None
+            self._elsewhere[point] = trial  # as one that runs
+        return None
 
     def _finish(
         self, live: optuna.Study, running: _Running, evaluation: Evaluation, wanted: int, settling: _Settling
-    ) -> None:
+    ) -> bool:
+        """Keep the trial; False where another sweep has taken the point over."""
         seconds = time.monotonic() - running.start_s
         record = {**self.record(running.candidate, evaluation, running.started, seconds), "trials_wanted": wanted}
         settling.ended(better=self._is_better(evaluation))
         if settling.settled:
             record["settled"] = True
+        if not self._sharing.keep(running.point, record):
+            self._elsewhere[running.point] = running.trial
+            return False
         running.trial.set_user_attr(RECORD, record)
         # Pruned, not failed: TPE learns from complete and pruned trials only.
         if evaluation.outcome == "ok":
             live.tell(running.trial, evaluation.objective_us)
         else:
             live.tell(running.trial, state=TrialState.PRUNED)
-        self._trials.add(record)
         self._remember(record)
+        return True
 
     def _remember(self, record: Mapping[str, Any]) -> None:
         point = point_of(record)

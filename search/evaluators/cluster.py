@@ -1,0 +1,342 @@
+"""Judge candidates on the nodes of a Ray cluster; this process asks the samplers and keeps the trials.
+
+A host is an actor on a node that holds the evaluator which would judge there without Ray, with its disposable worker
+processes: time limits, dying processes and caches of compiled kernels are those of one machine. Without a GPU a node
+has one host with all its cores; with GPUs, one for each GPU with its part of the cores, so that a candidate is compiled
+where it is measured and nothing compiled has to travel.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, cast
+
+import optuna
+
+from kernels.device import DeviceKey
+from kernels.errors import InputError
+from kernels.families import study_hash
+from kernels.problem import GemmShape
+from kernels.rocm.toolchain import triton_version
+from search.device.finals import FinalsEvaluator, decide
+from search.evaluation import Candidate, Evaluation, FinalsFailedError, FinalTimes, Point
+from search.evaluators import Evaluator
+
+Make = Callable[[int], Evaluator]  # of so many worker processes
+LOSSES: Final = 3  # hosts that a candidate may take with it before it is to blame
+START_S: Final = 300.0  # for every node to import torch and Triton, and to start its processes
+ANSWER_THREADS: Final = 8  # of a host, beyond its candidates: finals, its description
+MISSING: Final = "--engine ray: Ray is not installed; pip install 'mxfp4-tune[ray]'"
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """What a host judges for, and with what.
+
+    Args:
+        node: Name for people.
+        sources: Hash of the kernels' sources.
+        capacity: Candidates to keep submitted.
+    """
+
+    node: str
+    device: DeviceKey
+    protocol: str
+    sources: str
+    triton: str
+    capacity: int
+
+    def differs_from(self, other: HostFacts) -> str | None:
+        """What a user has to make alike; None where nothing matters."""
+        for what, mine, theirs in (
+            ("device", self.device, other.device), ("protocol", self.protocol, other.protocol),
+            ("source hash", self.sources, other.sources), ("Triton", self.triton, other.triton),
+        ):  # fmt: skip
+            if mine != theirs:
+                return f"its {what} is {mine}, that of {other.node} {theirs}; install the same version there"
+        return None
+
+
+class Host:
+    """The actor: an evaluator on a node."""
+
+    def __init__(self, make: Make, jobs: int, node: str) -> None:
+        self._evaluator = make(jobs)
+        self._evaluator.start(START_S)
+        self._node = node
+
+    def facts(self) -> HostFacts:
+        """See :class:`HostFacts`."""
+        judge = self._evaluator
+        return HostFacts(self._node, judge.device, judge.protocol, study_hash(), triton_version(), judge.capacity)
+
+    def judge(self, candidate: Candidate) -> Evaluation:
+        """The verdict."""
+        return self._evaluator.submit(candidate).result()
+
+    def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> FinalTimes:
+        """Of an evaluator that measures."""
+        return cast(FinalsEvaluator, self._evaluator).finals(candidates, rounds=rounds, seed=seed).result()
+
+    def confirm(self, winner: Candidate, rounds: int, seed: int) -> FinalTimes:
+        """Of an evaluator that measures."""
+        return cast(FinalsEvaluator, self._evaluator).confirm(winner, rounds=rounds, seed=seed).result()
+
+    def study_ended(self, shape: GemmShape) -> None:
+        """No more candidates of ``shape`` come."""
+        self._evaluator.study_ended(shape)
+
+    def close(self) -> None:
+        """Stop the worker processes."""
+        self._evaluator.close()
+
+
+@dataclass(eq=False)
+class _Remote:
+    """A host as it is seen from here."""
+
+    actor: Any
+    facts: HostFacts
+    running: int = 0
+    shapes: set[GemmShape] = field(default_factory=set)
+
+
+class ClusterEvaluator(Evaluator):
+    """Judges candidates on the nodes of a cluster.
+
+    Args:
+        make: Makes a node's evaluator, on that node.
+        address: Of the cluster's head, ``auto`` for the one that runs here; None starts one on this machine.
+        gpus: Whether candidates are measured.
+        note: Told of each node that is left out or has left.
+
+    Raises:
+        InputError: No Ray, no cluster at ``address``, or no node that can judge.
+    """
+
+    def __init__(
+        self,
+        make: Make,
+        *,
+        address: str | None = None,
+        gpus: bool = False,
+        note: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._ray = _connected(address)
+        self._note = note
+        self._lock = threading.Lock()
+        self._hosts = _hosts(self._ray, make, gpus, note)
+        first = self._hosts[0].facts
+        self.device, self.protocol = first.device, first.protocol
+        self.capacity = sum(host.facts.capacity for host in self._hosts)
+        self.nodes = Counter(host.facts.node for host in self._hosts)
+
+    def submit(self, candidate: Candidate) -> Future[Evaluation]:
+        """Start judging ``candidate``; where its node leaves, it is judged again on another one."""
+        answer: Future[Evaluation] = Future()
+        self._send(candidate, answer, losses=0)
+        return answer
+
+    def close(self) -> None:
+        """Stop the hosts; the cluster goes on, unless it was started here."""
+        for host in self._hosts:
+            self._ray.kill(host.actor)
+        self._ray.shutdown()
+
+    def _send(self, candidate: Candidate, answer: Future[Evaluation], losses: int) -> None:
+        if not answer.running() and not answer.set_running_or_notify_cancel():
+            return
+        try:
+            host = self._host(candidate.shape)
+        except InputError as error:
+            answer.set_exception(error)
+            return
+        with self._lock:
+            host.running += 1
+        done = host.actor.judge.remote(candidate).future()
+        done.add_done_callback(partial(self._answered, candidate, answer, host, losses))
+
+    def _answered(
+        self, candidate: Candidate, answer: Future[Evaluation], host: _Remote, losses: int, done: Future[Evaluation]
+    ) -> None:
+        with self._lock:
+            host.running -= 1
+        error = done.exception()
+        if error is None:
+            answer.set_result(done.result())
+        elif not isinstance(error, self._ray.exceptions.RayActorError):
+            answer.set_exception(_cause(error))
+        elif losses + 1 < LOSSES:
+            self._lost(host)
+            self._send(candidate, answer, losses + 1)
+        else:
+            self._lost(host)
+            answer.set_result(Evaluation("crashed", f"{LOSSES} nodes were lost while they judged it"))
+
+    def _lost(self, host: _Remote) -> None:
+        """A node has left; what it judged goes elsewhere."""
+        with self._lock:
+            if host not in self._hosts:
+                return
+            self._hosts.remove(host)
+        self._note(f"{host.facts.node} has left; its candidates are judged elsewhere")
+
+    def _host(self, shape: GemmShape) -> _Remote:
+        """Where a candidate of ``shape`` is judged: on the least busy host.
+
+        Raises:
+            InputError: Every node has left.
+        """
+        with self._lock:
+            if not self._hosts:
+                raise InputError("--engine ray: every node has left; start one, and the same command goes on")
+            return min(self._hosts, key=lambda host: host.running / host.facts.capacity)
+
+
+class MeasuringCluster(ClusterEvaluator):
+    """Measures candidates on the GPUs of a cluster: each study, and its finals, on one GPU."""
+
+    offline = False
+    ahead = True
+
+    def __init__(
+        self, make: Make, *, address: str | None = None, note: Callable[[str], None] = lambda line: None
+    ) -> None:
+        super().__init__(make, address=address, gpus=True, note=note)
+        self.lanes = len(self._hosts)
+
+    def study_ended(self, shape: GemmShape) -> None:
+        """The GPU of ``shape`` is free for the study of another one."""
+        with self._lock:
+            for host in self._hosts:
+                if shape in host.shapes:
+                    host.shapes.discard(shape)
+                    host.actor.study_ended.remote(shape)
+
+    def hold_finals(self, kept: optuna.Study, shape: GemmShape, incumbent: Point | None, seed: int) -> None:
+        """Settle on the study's GPU which of its trials is the fastest, see :func:`search.device.finals.decide`."""
+        decide(kept, shape, self, incumbent, seed)
+
+    def finals(self, candidates: Sequence[Candidate], *, rounds: int, seed: int = 0) -> Future[FinalTimes]:
+        """As :meth:`search.evaluators.device.DeviceEvaluator.finals`."""
+        shape = candidates[0].shape
+        return self._timed(shape, lambda host: host.actor.finals.remote(candidates, rounds, seed))
+
+    def confirm(self, winner: Candidate, *, rounds: int, seed: int = 0) -> Future[FinalTimes]:
+        """As :meth:`search.evaluators.device.DeviceEvaluator.confirm`."""
+        return self._timed(winner.shape, lambda host: host.actor.confirm.remote(winner, rounds, seed))
+
+    def _timed(self, shape: GemmShape, begin: Callable[[_Remote], Any]) -> Future[FinalTimes]:
+        answer: Future[FinalTimes] = Future()
+        host = self._host(shape)
+
+        def settle(done: Future[FinalTimes]) -> None:
+            error = done.exception()
+            if error is None:
+                answer.set_result(done.result())
+            elif isinstance(error, self._ray.exceptions.RayActorError):
+                self._lost(host)
+                answer.set_exception(FinalsFailedError(f"{host.facts.node} has left"))
+            else:
+                answer.set_exception(_cause(error))
+
+        begin(host).future().add_done_callback(settle)
+        return answer
+
+    def _host(self, shape: GemmShape) -> _Remote:
+        """The GPU of the shape's study: when its first candidate comes, the one with the fewest studies."""
+        with self._lock:
+            for host in self._hosts:
+                if shape in host.shapes:
+                    return host
+        if not self._hosts:
+            return super()._host(shape)
+        with self._lock:
+            host = min(self._hosts, key=lambda host: (len(host.shapes), host.running))
+            host.shapes.add(shape)
+            return host
+
+
+def _connected(address: str | None) -> Any:
+    """Ray, once it is connected to a cluster."""
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise InputError(MISSING) from error
+    try:
+        ray.init(address=address or "local", log_to_driver=False, include_dashboard=False, logging_level="ERROR")
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        cause = str(error).strip().splitlines()[0]
+        raise InputError(f"--address {address}: no Ray cluster ({cause}); start one with `ray start --head`") from error
+    return ray
+
+
+def _hosts(ray: Any, make: Make, gpus: bool, note: Callable[[str], None]) -> list[_Remote]:
+    """A host for each node, or for each GPU; those that are unlike the first are left out by name.
+
+    Raises:
+        InputError: There is none.
+    """
+    actors = [pair for node in ray.nodes() if node["Alive"] for pair in _on_node(ray, node, make, gpus)]
+    hosts: list[_Remote] = []
+    refusals = []
+    for node, actor in actors:
+        answer = _facts(ray, actor)
+        refusal = answer if isinstance(answer, str) else answer.differs_from(hosts[0].facts if hosts else _here(answer))
+        if refusal is None:
+            hosts.append(_Remote(actor, cast(HostFacts, answer)))
+        else:
+            refusals.append(f"{node} is left out: {refusal}")
+            ray.kill(actor)
+    if not hosts:
+        ray.shutdown()
+        why = refusals[0] if refusals else "`ray status` lists what it has"
+        raise InputError(f"--engine ray: no {'GPU' if gpus else 'node'} of the cluster can judge; {why}")
+    for line in refusals:
+        note(line)
+    return hosts
+
+
+def _facts(ray: Any, actor: Any) -> HostFacts | str:
+    """What a host says of itself, or why it does not."""
+    try:
+        facts: HostFacts = ray.get(actor.facts.remote(), timeout=START_S)
+    except (ray.exceptions.RayError, TimeoutError) as error:
+        return str(_cause(error)).strip().splitlines()[-1]
+    return facts
+
+
+def _on_node(ray: Any, node: Mapping[str, Any], make: Make, gpus: bool) -> list[tuple[str, Any]]:
+    """The actors of a node, with its name."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    count = int(node["Resources"].get("GPU", 0)) if gpus else 1
+    cores = int(node["Resources"].get("CPU", 0))
+    name = f"{node['NodeManagerHostname']} ({node['NodeID'][:6]})"
+    if count < 1 or cores < count:
+        return []
+    jobs = cores // count
+    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    kind = ray.remote(Host).options(
+        num_cpus=jobs, num_gpus=1 if gpus else 0, scheduling_strategy=there,
+        max_concurrency=4 * jobs + ANSWER_THREADS,
+    )  # fmt: skip
+    return [(name, kind.remote(make, jobs, name)) for _ in range(count)]
+
+
+def _here(facts: HostFacts) -> HostFacts:
+    """What the first host has to be like: this process's sources and Triton."""
+    return HostFacts("this process", facts.device, facts.protocol, study_hash(), triton_version(), facts.capacity)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What the host raised, without Ray's wrapping."""
+    from ray.exceptions import RayTaskError
+
+    return cast(BaseException, error.cause) if isinstance(error, RayTaskError) else error

@@ -1,0 +1,123 @@
+"""search.evaluators.cluster on a real Ray of two nodes on this machine; a formula stands in for compiler and GPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from node_evaluator import NodeEvaluator
+
+from kernels.device import GFX950, DeviceKey
+from kernels.errors import InputError
+from kernels.families.fused import TileConfig
+from kernels.problem import GemmShape
+from search.evaluation import Candidate, Evaluation
+
+pytest.importorskip("ray", reason="no Ray: pip install ray")
+
+from ray.cluster_utils import Cluster
+
+from search.evaluators.cluster import ClusterEvaluator, HostFacts, MeasuringCluster
+
+ROOT = Path(__file__).resolve().parents[3]
+SHAPE = GemmShape(16, 512, 2880)
+SMALL = {"include_dashboard": False, "object_store_memory": 80 << 20}
+WAIT_S = 120.0
+
+
+def candidate(group: int, shape: GemmShape = SHAPE) -> Candidate:
+    return Candidate(shape, "fused", TileConfig(GROUP_M=group))
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Two nodes, each of one core and one GPU that is not there."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")]))
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 1, **SMALL})
+    made.add_node(num_cpus=1, num_gpus=1, object_store_memory=80 << 20)
+    made.wait_for_nodes()
+    yield made
+    made.shutdown()
+
+
+def kill_node(cluster: Any) -> None:
+    """The second node is gone at once, with all its processes."""
+    (node,) = cluster.worker_nodes
+    cluster.remove_node(node, allow_graceful=False)
+
+
+def judges(answers: list[Future[Evaluation]]) -> set[Any]:
+    return {answer.result(WAIT_S).facts["device_name"] for answer in answers}
+
+
+def test_a_node_that_leaves_costs_only_what_ran_there_which_is_judged_again(cluster: Any) -> None:
+    said: list[str] = []
+    evaluator = ClusterEvaluator(partial(NodeEvaluator, slowly_s=0.5), address=cluster.address, note=said.append)
+    try:
+        assert (evaluator.device, evaluator.protocol, evaluator.capacity) == (GFX950, "fake-v1", 4)
+        assert len(judges([evaluator.submit(candidate(group)) for group in (1, 2, 3, 4)])) == 2  # both nodes
+        with pytest.raises(InputError, match="the compiler is gone"):  # an error is one here too
+            evaluator.submit(candidate(5)).result(WAIT_S)
+        running = [evaluator.submit(candidate(group)) for group in (8, 16, 32, 64)]
+        kill_node(cluster)
+        assert wait(running, WAIT_S).not_done == set()
+        assert {answer.result().outcome for answer in running} == {"ok"}
+        assert len(judges([evaluator.submit(candidate(group)) for group in (1, 2)])) == 1
+        assert [line.partition(" has left")[1] for line in said] == [" has left"]
+        last = evaluator.submit(candidate(7))  # takes the last host with it
+        with pytest.raises(InputError, match="every node has left"):
+            last.result(WAIT_S)
+    finally:
+        evaluator.close()
+
+
+def test_each_study_and_its_finals_are_on_one_gpu(cluster: Any) -> None:
+    evaluator = MeasuringCluster(NodeEvaluator, address=cluster.address)
+    shapes = (SHAPE, replace(SHAPE, M=32))
+    try:
+        assert (evaluator.lanes, evaluator.offline) == (2, False)
+        by_shape = {shape: judges([evaluator.submit(candidate(g, shape)) for g in (1, 2, 3)]) for shape in shapes}
+        assert [len(used) for used in by_shape.values()] == [1, 1]
+        assert len(set.union(*by_shape.values())) == 2
+        for shape, (used,) in by_shape.items():
+            times = evaluator.finals([candidate(1, shape), candidate(2, shape)], rounds=2).result(WAIT_S)
+            assert times.rounds == ((float(used),) * 2,) * 2
+            assert evaluator.confirm(candidate(1, shape), rounds=1).result(WAIT_S).rounds == ((float(used),) * 2,)
+            evaluator.study_ended(shape)
+    finally:
+        evaluator.close()
+
+
+FACTS = HostFacts("a", GFX950, "offline-s1", "0123", "3.9.0", 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"node": "b", "capacity": 8}, None),
+        ({"sources": "4567"}, "its source hash is 4567, that of a 0123"),
+        ({"triton": "3.8.0"}, "its Triton is 3.8.0, that of a 3.9.0"),
+        (
+            {"device": DeviceKey("gfx950", 128)},
+            "its device is gfx950-128cu, that of a gfx950-256cu; install the same version there",
+        ),
+        (
+            {"protocol": "offline-s2"},
+            "its protocol is offline-s2, that of a offline-s1; install the same version there",
+        ),
+    ],
+)
+def test_a_node_that_is_unlike_the_others_is_told_by_name(change: dict[str, Any], said: str | None) -> None:
+    expected = None if said is None else f"{said}; install the same version there"
+    assert replace(FACTS, **change).differs_from(FACTS) == expected
+
+
+def test_no_cluster_at_the_address_is_one_line() -> None:
+    with pytest.raises(InputError, match=r"--address .*: no Ray cluster \(.*start one with `ray start --head`"):
+        ClusterEvaluator(NodeEvaluator, address="auto")

@@ -1,0 +1,54 @@
+"""What a node of a cluster holds in tests: a formula in the place of compiler and GPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from fake_evaluator import FakeEvaluator, bowl
+
+from kernels.device import GFX950, DeviceKey
+from kernels.errors import InputError
+from search.evaluation import Candidate, Evaluation, FinalTimes
+
+
+class NodeEvaluator(FakeEvaluator):
+    """Judges in threads, and notes who judged; GROUP_M = 5 is a bug, GROUP_M = 7 takes its process with it."""
+
+    lanes = 1
+
+    def __init__(self, jobs: int, device: DeviceKey = GFX950, slowly_s: float = 0.0) -> None:
+        super().__init__(capacity=2 * jobs)
+        self.device = device  # type: ignore[misc]
+        self._slowly_s = slowly_s
+
+    def submit(self, candidate: Candidate) -> Future[Evaluation]:
+        answer: Future[Evaluation] = Future()
+        threading.Thread(target=self._judge, args=(candidate, answer)).start()
+        return answer
+
+    def _judge(self, candidate: Candidate, answer: Future[Evaluation]) -> None:
+        group = candidate.config.to_dict()["GROUP_M"]
+        if group == 5:
+            answer.set_exception(InputError("the compiler is gone"))
+            return
+        if group == 7:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(self._slowly_s)
+        facts = {"device_name": str(os.getpid())}
+        answer.set_result(Evaluation("ok", "", "predicted", bowl(candidate.config), facts))
+
+    def finals(self, candidates: Sequence[Candidate], *, rounds: int, seed: int = 0) -> Future[FinalTimes]:
+        return self._times(len(candidates), rounds)
+
+    def confirm(self, winner: Candidate, *, rounds: int, seed: int = 0) -> Future[FinalTimes]:
+        return self._times(2, rounds)
+
+    def _times(self, count: int, rounds: int) -> Future[FinalTimes]:
+        answer: Future[FinalTimes] = Future()
+        answer.set_result(FinalTimes(((float(os.getpid()),) * count,) * rounds))
+        return answer

@@ -144,9 +144,12 @@ class ClusterEvaluator(Evaluator):
 
     def close(self) -> None:
         """Stop the hosts; the cluster goes on, unless it was started here."""
-        for host in self._hosts:
-            self._ray.kill(host.actor)
-        self._ray.shutdown()
+        with self._lock:
+            hosts, self._hosts = self._hosts, []
+        if self._ray.is_initialized():
+            for host in hosts:
+                self._ray.kill(host.actor)
+            self._ray.shutdown()
 
     def _send(self, candidate: Candidate, answer: Future[Evaluation], losses: int) -> None:
         if not answer.running() and not answer.set_running_or_notify_cancel():

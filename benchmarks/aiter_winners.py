@@ -41,7 +41,7 @@ def choices(root: Path) -> Iterator[tuple[GemmShape, Knobs]]:
     """Shape and configuration of each entry of AITER's tuned files whose M is told."""
     for path in sorted(root.glob("aiter/ops/triton/configs/**/*.json")):
         found = NAME.search(path.name)
-        if found is None or not re.match(r"(gfx950|MI35)", path.name):
+        if found is None or not re.search("gfx950|MI35", str(path.relative_to(root))):
             continue
         for bucket, entry in json.loads(path.read_text()).items():
             limit = re.search(r"(\d+)$", bucket)

@@ -14,6 +14,7 @@ from search.report.plots import DOTS_PER_INCH, pyplot
 
 UNITS = {"mfma": "MFMA", "valu": "VALU", "lds": "LDS", "vmem": "vector memory"}
 WAITS = {"wait memory": "waits for memory", "wait lds": "waits for the LDS", "wait barrier": "waits at a barrier"}
+CATEGORY = "simulated"  # of an event, for the viewer's filter
 COLOURS = {
     "mfma": "tab:red", "valu": "tab:blue", "lds": "tab:green", "vmem": "tab:orange", "wait memory": "0.75",
     "wait lds": "0.85", "wait barrier": "0.55",
@@ -50,20 +51,28 @@ def lane_of(span: Span) -> str:
 
 
 def trace_events(names: Sequence[str], times: Sequence[LaunchTime], clock_mhz: float) -> dict[str, Any]:
-    """The launches as complete events of the Trace Event Format: a process a launch, a thread a lane, times in us."""
+    """The launches as complete events of the Trace Event Format: a process a launch, a thread a lane, times in us.
+
+    Source: "Trace Event Format", Google, sections Complete Events and Metadata Events.
+    """
     events: list[dict[str, Any]] = []
     for process, (name, time) in enumerate(zip(names, times, strict=True)):
         lanes = _lanes(time.unit.spans)
-        events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}})
+        events.append(_metadata("process_name", process, 0, {"name": name}))
         for lane, thread in lanes.items():
-            events.append({"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": lane}})
+            events.append(_metadata("thread_name", process, thread, {"name": lane}))
+            events.append(_metadata("thread_sort_index", process, thread, {"sort_index": thread}))
         for span in time.unit.spans:
             start, length = span.start / clock_mhz, (span.end - span.start) / clock_mhz
             label = UNITS.get(span.lane) or WAITS[span.lane]
-            events.append(
-                {"ph": "X", "name": label, "pid": process, "tid": lanes[lane_of(span)], "ts": start, "dur": length}
-            )
+            thread = lanes[lane_of(span)]
+            place = {"pid": process, "tid": thread, "ts": start, "dur": length}
+            events.append({"ph": "X", "name": label, "cat": CATEGORY, **place})
     return {"traceEvents": events, "displayTimeUnit": "ns"}
+
+
+def _metadata(name: str, process: int, thread: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "M", "name": name, "cat": "__metadata", "pid": process, "tid": thread, "ts": 0, "args": args}
 
 
 def _lanes(spans: Sequence[Span]) -> dict[str, int]:

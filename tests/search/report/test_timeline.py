@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from kernels.errors import InputError
-from search.gfx950.model.compute_unit import Span, Supply, UnitTime
+from search.gfx950.model.compute_unit import ComputeUnit, Span, Supply, UnitTime
+from search.gfx950.model.issue import Kind
 from search.gfx950.model.launch_time import LaunchTime
+from search.gfx950.model.stream import Event, WaveStream
 from search.report.timeline import lane_of, trace_events, write_timeline
 
 SPANS = (
@@ -35,11 +37,44 @@ def test_a_trace_holds_complete_events_in_microseconds_and_names_its_lanes() -> 
     }  # fmt: skip
 
 
+def test_every_event_has_the_keys_of_its_phase() -> None:
+    # Trace Event Format: a complete event has ts and dur in microseconds, metadata name processes and threads by args.
+    keys = {
+        "X": {"name", "cat", "ph", "ts", "dur", "pid", "tid"},
+        "M": {"name", "cat", "ph", "ts", "pid", "tid", "args"},
+    }
+    trace = json.loads(json.dumps(trace_events(["gemm", "reduce"], [TIME, TIME], 2400.0)))
+    assert trace["displayTimeUnit"] in ("ms", "ns")
+    for event in trace["traceEvents"]:
+        assert event.keys() == keys[event["ph"]]
+        assert isinstance(event["pid"], int) and isinstance(event["tid"], int)
+        assert event["ts"] >= 0 and event.get("dur", 1) > 0
+    named = {(e["pid"], e["tid"]) for e in trace["traceEvents"] if e["name"] == "thread_name"}
+    assert named == {(e["pid"], e["tid"]) for e in trace["traceEvents"] if e["ph"] == "X"}
+    metadata = {e["name"] for e in trace["traceEvents"] if e["ph"] == "M"}
+    assert metadata == {"process_name", "thread_name", "thread_sort_index"}
+
+
+def test_what_a_thread_does_never_overlaps() -> None:
+    # A viewer nests the complete events of a thread: two that overlap in part are drawn wrong.
+    load = Event(Kind.LOAD, 0, 0, 0, 0, path=16, size=1024, buffer="a")
+    wait = Event(Kind.WAIT, 0, 0, 0, 0, path=0, size=0)
+    computing = Event(Kind.LDS, 40, 40, 32, 16, path=16)
+    stream = WaveStream((*[load, wait, computing] * 8, Event(Kind.END, 0, 0, 0, 0)), frozenset(), 0, {})
+    unit = ComputeUnit([stream] * 8, Supply({}, 400.0, 32.0, 16.0), watch=True).run(2, 2)
+    events = trace_events(["k"], [LaunchTime(1.0, 0.0, 0.0, unit, TIME.supply)], 2400.0)["traceEvents"]
+    ends: dict[int, float] = {}
+    for event in sorted((e for e in events if e["ph"] == "X"), key=lambda e: e["ts"]):
+        assert event["ts"] >= ends.get(event["tid"], 0.0) - 1e-9
+        ends[event["tid"]] = event["ts"] + event["dur"]
+    assert len(ends) == 4 + 4 + 1 + 1 + 16  # VALU and MFMA of each SIMD, LDS, memory path, waves
+
+
 def test_both_files_are_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture, trace = write_timeline(["gemm"], [TIME], "title", 2400.0, tmp_path / "new" / "x")
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert len(json.loads(trace.read_text())["traceEvents"]) == 1 + 4 + 4
+    assert len(json.loads(trace.read_text())["traceEvents"]) == 1 + 2 * 4 + 4
 
 
 def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ import sys
 from collections.abc import Sequence
 
 from kernels.device import DeviceKey
+from kernels.tables.rows import TableRow, needs_proof
 from kernels.wording import counted
 from search.commands.export import Claim, Proof
 from search.commands.verify import BACKENDS, Backend
 from search.evaluation import Evaluation
 
+ROUNDING = 0.05  # of a time: which tiles were executed, in whose code some instructions are only sometimes taken
 WAYS = ("device", "simulator")  # the GPU of the table if it is here; ``GFX950`` machine code, wait states and all
 
 
@@ -34,16 +36,22 @@ def _proof(backend: Backend, device: DeviceKey, claims: Sequence[Claim]) -> Proo
     missing = {claim: reason for claim, reason in absent.items() if reason is not None}
     chosen = [claim for claim in claims if claim not in missing]
     judged = zip(chosen, backend.judge(device, [claim.candidate for claim in chosen]), strict=True)
-    failed = {claim: done for claim, done in judged if done.outcome != "ok"}
-    wrong = {claim: _said(done) for claim, done in failed.items() if _refuses(claim, done)}
-    unproven = {claim: _said(done) for claim, done in failed.items() if claim not in wrong}
-    return Proof(frozenset(chosen) - set(failed), wrong, missing | unproven)
+    faults = {claim: (done, fault) for claim, done in judged if (fault := _fault(claim.row, done)) is not None}
+    wrong = {claim: fault for claim, (done, fault) in faults.items() if _refuses(claim.row, done)}
+    unproven = {claim: fault for claim, (_, fault) in faults.items() if claim not in wrong}
+    return Proof(frozenset(chosen) - set(faults), wrong, missing | unproven)
 
 
-def _refuses(claim: Claim, done: Evaluation) -> bool:
+def _fault(row: TableRow, done: Evaluation) -> str | None:
+    """What speaks against ``row``: it is wrong, or the same model predicts another time than its results say."""
+    if done.outcome != "ok":
+        return f"{done.outcome}: {' '.join(done.reason.split())}"
+    same = row.evidence == "predicted" and row.made.protocol == done.facts.get("model") and not needs_proof(row)
+    if not same or done.objective_us is None or abs(done.objective_us / row.cost_us - 1) <= ROUNDING:
+        return None
+    return f"{row.made.protocol} predicts {done.objective_us:.4g} us here, not {row.cost_us:g}: sweep it again"
+
+
+def _refuses(row: TableRow, done: Evaluation) -> bool:
     """A measured row was right on the GPU that it is for: only a wrong result speaks against it."""
-    return done.outcome == "wrong_result" or claim.row.evidence == "predicted"
-
-
-def _said(done: Evaluation) -> str:
-    return f"{done.outcome}: {' '.join(done.reason.split())}"
+    return done.outcome == "wrong_result" or row.evidence == "predicted"

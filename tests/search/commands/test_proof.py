@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+import triton
 from result_rows import measured, only, predicted, results
 
 from kernels.device import GFX950, DeviceKey
@@ -140,3 +141,14 @@ def test_a_row_that_nothing_here_can_run_is_not_proven(tmp_path: Path, monkeypat
     missing = claims_of(tmp_path, predicted(8.0, M=99))
     monkeypatch.setattr("search.commands.proof.BACKENDS", {"device": Judge(), "simulator": Judge(OK)})
     assert list(prove(GFX950, missing[:1]).unproven.values()) == ["no compiler"]
+
+
+def test_a_predicted_time_that_the_same_model_does_not_predict_here_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = claims_of(tmp_path, predicted(0.5, model="m1", triton=triton.__version__))
+    for model, us, wrong in (("m1", 3.7, True), ("m1", 0.51, False), ("m2", 3.7, False)):
+        answer = Evaluation("ok", evidence="predicted", objective_us=us, facts={"model": model})
+        monkeypatch.setattr("search.commands.proof.BACKENDS", {"device": Judge(), "simulator": Judge(answer)})
+        said = {claims[0]: "m1 predicts 3.7 us here, not 0.5: sweep it again"}
+        assert prove(GFX950, claims) == (Proof(wrong=said) if wrong else Proof(frozenset(claims)))

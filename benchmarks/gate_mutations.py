@@ -33,6 +33,8 @@ from typing import Any
 
 import numpy as np
 
+from kernels.rocm.toolchain import ToolNotFoundError
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from assembly_mutations import KINDS, Mutation, mutations
@@ -48,7 +50,7 @@ from search.gate.check import SimulatedCall, check_program, load_calls
 from search.gate.served import ServedCandidate, check_served
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import CompiledCall, compile_call
-from search.gfx950.simulator import SimulationError, ToolNotFoundError, load_assembly
+from search.gfx950.simulator import SimulationError, load_assembly
 from search.gfx950.simulator.state.findings import SimulatorLimitError
 from search.gfx950.simulator.state.registers import CONSTANT, SCC
 from search.terminal import TextTable, one_line_errors

@@ -1,4 +1,4 @@
-"""Results: what a trial records, and every recorded trial as one DataFrame."""
+"""Results: every recorded trial as one DataFrame."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ from search.formats import PUBLISHED_SUFFIXES, read_published
 from search.results.checks import REQUIRED, check_results
 from search.results.columns import COLUMNS, FLAG, INTEGER, NUMBER, TEXT, UNITS, typed_frame
 from search.results.published import LEFT_OUT, frame_of
-from search.results.record import RECORD, Record, make_record
 from search.results.studies import BUNDLE_RESULTS, BUNDLE_SUFFIX, FILE_SUFFIXES, STUDIES_FILE
 
-__all__ = ["COLUMNS", "RECORD", "Record", "load", "load_all", "make_record", "parquet_bytes", "save"]
 PLACE = "place"  # column of where a trial comes from, if several places are read
 DASHBOARD_SUFFIX = ".db"
 INDEX = {"", "Unnamed: 0", "__index_level_0__"}  # a column that pandas made of an index

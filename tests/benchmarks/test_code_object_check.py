@@ -16,8 +16,8 @@ from kernels.launches.code_object import CodeObjectCoverage, launch_grid
 from kernels.mxfp4.reference import mxfp4_gemm_reference
 from kernels.problem import GemmShape
 from kernels.rocm.code_objects import UNGUARDED_TILES, Catalogue, CodeObject, check, find_catalogue
-from kernels.rocm.toolchain import find_tool
-from search.gfx950.simulator import DecodedKernel, InstructionClass, ToolNotFoundError, load_code_object
+from kernels.rocm.toolchain import ToolNotFoundError, find_tool
+from search.gfx950.simulator import DecodedKernel, InstructionClass, load_code_object
 
 # The tiles of AITER 0.1.7, so that a test has a name without any AITER; another AITER's further ones are not tested.
 TILES = (

@@ -9,11 +9,12 @@ from kernels.errors import InputError, UnavailableError
 from kernels.launches.native import HipKernel, PrebuiltKernel
 from kernels.rocm.cache import HipCache
 from kernels.rocm.compiler import HipBuild, build_key, find_compiler
+from kernels.rocm.toolchain import ToolNotFoundError
 from search.gfx950.code.assembly import METADATA, METADATA_KEYS, Analysis, Resources
 from search.gfx950.code.instruction_mix import mix_of
 from search.gfx950.code.triton import ARCH, WAVE_SIZE, CompiledKernel
 from search.gfx950.llvm import read_notes
-from search.gfx950.simulator import DecodedKernel, ToolNotFoundError, load_code_object
+from search.gfx950.simulator import DecodedKernel, load_code_object
 
 HIP_FOLDER = "hip"  # of the folder of compiled kernels
 KEPT = 8  # loaded code objects, some 20 MB each

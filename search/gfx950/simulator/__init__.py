@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kernels.rocm.toolchain import ToolNotFoundError
 from search.gfx950.simulator.decode.op import InstructionClass
 from search.gfx950.simulator.kernel import DecodedKernel, load_assembly, load_code_object
 from search.gfx950.simulator.launch import Histogram, SimulatedLaunch, SimulationResult, simulate
@@ -24,7 +23,6 @@ __all__ = [
     "SimulatedLaunch",
     "SimulationError",
     "SimulationResult",
-    "ToolNotFoundError",
     "UnknownInstructionError",
     "load_assembly",
     "load_code_object",

@@ -12,8 +12,9 @@ from result_rows import failed, measured, predicted, results
 
 from kernels.errors import InputError
 from search.evaluation import Value
-from search.results import RECORD, load, save
+from search.results import load, save
 from search.results.checks import check_results
+from search.results.record import RECORD
 from search.results.storage import open_storage
 
 

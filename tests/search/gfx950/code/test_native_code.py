@@ -14,9 +14,9 @@ from kernels.launches.code_object import prebuilt_kernel
 from kernels.problem import GemmShape
 from kernels.rocm.code_objects import CodeObject, find_catalogue
 from kernels.rocm.compiler import COMPILER_VARIABLE, HipCompiler
+from kernels.rocm.toolchain import ToolNotFoundError
 from search.gfx950.code import rocm as native_code
 from search.gfx950.code.rocm import build_hip, loaded_code_object, read_code_object
-from search.gfx950.simulator import ToolNotFoundError
 from search.space.available import absence
 
 KERNEL = gemm_kernel(StagedHipConfig(BLOCK_M=16, BLOCK_N=64))

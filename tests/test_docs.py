@@ -92,7 +92,8 @@ def test_commands_of_make_and_of_benchmarks_exist(page: str) -> None:
 def test_every_command_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of the page, in a folder of its own; a formula judges two candidates of a sweep's first shape."""
     monkeypatch.setattr("search.cli._shapes", lambda texts, files, read=cli._shapes: read(texts, files)[:1])
-    monkeypatch.setattr("search.commands.sweep.make_evaluator", lambda *_, **__: FakeEvaluator(by_formula))
+    for makes in ("make_evaluator", "make_cluster"):
+        monkeypatch.setattr(f"search.commands.sweep.{makes}", lambda *_, **__: FakeEvaluator(by_formula))
     monkeypatch.setattr(table_sources, "tables_folder", lambda: tmp_path / "tables")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").symlink_to(ROOT / "configs")

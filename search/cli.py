@@ -178,11 +178,11 @@ def sweep(
         gains=gain_lines(rows, sets, competition, request.published),
     )
     for line in start_lines(rows, request.starts):
-        console.print(line, soft_wrap=True)
+        console.print(line, soft_wrap=not console.is_terminal)
     if ranges:
         _print_ranges(rows, max_regret, console)
     if done.left:
-        console.print(_left_line(len(request.shapes), len(done.left)), soft_wrap=True)
+        console.print(_left_line(len(request.shapes), len(done.left)), soft_wrap=not console.is_terminal)
     resolved = {summary.shape for summary in summaries if summary.winner is not None}
     unresolved = [shape for shape in request.shapes if shape not in resolved]
     _report_unresolved(unresolved, EXIT_INTERRUPTED if done.interrupted else EXIT_UNRESOLVED)
@@ -255,7 +255,7 @@ def _print_export(done: Export) -> None:
             place = "" if origin is None else f", from {origin}"
             console.print(f"{change.action:9}{change.row}: {change.reason}{place}", soft_wrap=True)
     for regret in done.regrets:
-        console.print(f"regret   {regret.line()}", soft_wrap=True)
+        console.print(f"regret   {regret.line()}", soft_wrap=not console.is_terminal)
     counts = ", ".join(f"{done.report.count(action)} {action}" for action in ACTIONS)
     console.print(f"{done.path}: {counted(len(done.report.table.rows), 'row')} ({counts})", soft_wrap=True)
     for reason, count in Counter(done.proof.unproven.values()).items():

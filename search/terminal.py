@@ -121,7 +121,7 @@ def print_table(table: TextTable, console: Console) -> None:
     missing = table.left_out(console.width)
     if missing:
         cure = "widen the terminal, pipe the output, or choose with `inspect --columns`"
-        console.print(f"no room here for {', '.join(missing)}: {cure}", soft_wrap=True)
+        console.print(f"no room here for {', '.join(missing)}: {cure}", soft_wrap=False)
 
 
 @contextmanager

@@ -156,23 +156,28 @@ def print_closing(
     print_finals(frame, console)
     best = [summary.winner for summary in summaries if summary.winner is not None]
     for cliff in cliffs(frame, best, competition):
-        console.print(cliff.line(), soft_wrap=True)
+        console.print(cliff.line(), soft_wrap=not console.is_terminal)
     if interrupted:
-        console.print("interrupted; everything found is kept, the same command resumes", soft_wrap=True)
+        console.print(
+            "interrupted; everything found is kept, the same command resumes", soft_wrap=not console.is_terminal
+        )
     studies = [(s.shape, str(frame["study"][s.winner.row])) for s in summaries if s.winner is not None]
     lacks = unfinished(frame, [study for _, study in studies])
     doubtful = {shape: lacks[study] for shape, study in studies if study in lacks}
     if doubtful:
-        console.print(unfinished_line(doubtful), soft_wrap=True)
+        console.print(unfinished_line(doubtful), soft_wrap=not console.is_terminal)
     for line in gains:
-        console.print(line, soft_wrap=True)
+        console.print(line, soft_wrap=not console.is_terminal)
     return summaries
 
 
 def say_if_simulated(frame: pd.DataFrame, console: Console) -> None:
     """Print that times of ``frame`` are a simulated GPU's, where some are."""
     if are_simulated(frame["protocol"]).any():
-        console.print("no GPU measured these times: they are a simulated one's, which export refuses", soft_wrap=True)
+        console.print(
+            "no GPU measured these times: they are a simulated one's, which export refuses",
+            soft_wrap=not console.is_terminal,
+        )
 
 
 def overview(frame: pd.DataFrame) -> pd.DataFrame:

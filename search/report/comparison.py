@@ -24,7 +24,7 @@ def print_comparison(comparisons: Sequence[Comparison], console: Console) -> Non
         )
         named = tuple((device, *row) for device, row in zip(devices, rows, strict=True))
         print_table(TextTable(HEADER, named, right=frozenset(NUMBERS)), console)
-    console.print(total_line(comparisons), soft_wrap=True)
+    console.print(total_line(comparisons), soft_wrap=not console.is_terminal)
 
 
 def cells(one: Comparison) -> tuple[str, ...]:

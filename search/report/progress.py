@@ -59,7 +59,7 @@ class TerminalReporter:
 
     def note(self, text: str) -> None:
         """Print a line above the bars."""
-        self.console.print(f"note: {text}", highlight=False, markup=False, soft_wrap=True)
+        self.console.print(f"note: {text}", highlight=False, markup=False, soft_wrap=not self.console.is_terminal)
 
     def progress(self, progress: StudyProgress) -> None:
         """Move the bar of the shape at work."""

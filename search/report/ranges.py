@@ -19,7 +19,10 @@ def print_ranges(ranges: Sequence[RangeRow], console: Console) -> None:
     rows = tuple(map(_cells, ranges))
     if rows:
         print_table(TextTable(HEADER, rows, right=frozenset(("N", "K", "worst regret"))), console)
-    console.print(f"{counted(len(ranges), 'row')} for M at {sum(len(row.Ms) for row in ranges)} rungs", soft_wrap=True)
+    console.print(
+        f"{counted(len(ranges), 'row')} for M at {sum(len(row.Ms) for row in ranges)} rungs",
+        soft_wrap=not console.is_terminal,
+    )
 
 
 def _cells(row: RangeRow) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def test_times_simulated_with_other_constants_give_these_back(probes: list[Execu
     model, found = solved(times(probes, truth), probes, START)
     assert model.machine.clock_mhz == pytest.approx(CLOCK_MHZ, rel=1e-4)
     assert {name: found[name] for name in CONSTANTS} == pytest.approx(dict(CONSTANTS), rel=5e-3)
-    assert dict(model.machine.harness.hbm_tbs) == pytest.approx(dict(MEMORY), rel=5e-3)
+    assert dict(model.machine.harness.hbm_tbs) == pytest.approx(dict(MEMORY), rel=1e-2)
     assert (found["launch_us"], found["extra_kernel_us"]) == pytest.approx((LAUNCH_US, GAP_US), abs=1e-3)
     empty = Calibration(GFX950, "MI355X", "2026-11-30", {}, {})
     stored = calibration_of(model, found, empty).model()

@@ -185,7 +185,12 @@ def arrow_table(records: Sequence[Mapping[str, Value]]) -> pa.Table:
     Raises:
         ValueError: A value is not of its column's dtype.
     """
-    return pa.table({name: _arrow_array(name, [record.get(name) for record in records]) for name in COLUMNS})
+    known = set().union(*records)
+    missing = {dtype: pa.nulls(len(records), ARROW[dtype]) for dtype in ARROW}
+    return pa.table({
+        name: _arrow_array(name, [record.get(name) for record in records]) if name in known else missing[dtype]
+        for name, dtype in COLUMNS.items()
+    })  # fmt: skip
 
 
 def _arrow_array(name: str, values: Sequence[Value]) -> pa.Array:

@@ -32,7 +32,7 @@ from search.results.storage import open_storage
 from search.results.trials import kept_trials, listed
 
 FINISHED: Final = (TrialState.COMPLETE, TrialState.PRUNED)
-AT_ONCE: Final = 10_000  # records that are in memory with their names
+AT_ONCE: Final = 2_000  # records that are in memory with their names
 WORTH_KEEPING: Final = 5_000  # trials that the Parquet file lacks: reading them takes about a quarter of a second
 PLACE: Final = ("study_id", "trial_id")  # columns of the Parquet file before ours
 

@@ -106,9 +106,9 @@ def _eligible(frame: pd.DataFrame, deterministic_only: bool) -> pd.DataFrame:
 
     Adds ``cost_us``, ``safe`` (deterministic), ``how`` (protocol or model) and ``present`` (of today's kernels).
     """
-    known = (frame["outcome"] == "ok").fillna(False) & frame["family"].isin(list(FAMILIES))
-    rows = frame.loc[known, [*DECIDING, *CONFIG]].copy()
-    rows.attrs = {}  # which pandas would copy again and again
+    known = ((frame["outcome"] == "ok").fillna(False) & frame["family"].isin(list(FAMILIES))).to_numpy(bool)
+    columns = {name: frame[name].array[known] for name in (*DECIDING, *CONFIG)}  # copied once
+    rows = pd.DataFrame(columns, index=frame.index[known])
     measured = (rows["evidence"] == "measured").fillna(False)
     always = rows["family"].map({name: family.deterministic for name, family in FAMILIES.items()}).astype("boolean")
     rows["cost_us"] = rows["time_us"].where(measured, rows["predicted_us"])
@@ -126,7 +126,7 @@ class Competition:
     """Eligible trials as arrays [trials], so that thousands of shapes take seconds.
 
     Args:
-        rows: As they were, with what :func:`_eligible` adds.
+        rows: What they compete for.
         labels: Of them in the results.
         how: Protocol or model.
         numbers: Columns of numbers; NaN where one is unknown.
@@ -146,15 +146,16 @@ class Competition:
         rows = _eligible(frame, deterministic_only)
         rows["measured"] = rows["evidence"] == "measured"
         rows["spread_us"] = rows["time_hi_us"] - rows["time_lo_us"]
+        arrays: dict[tuple[str, Any], Array] = {}  # one for all families with the same default
+        for knob, value in {pair for family in FAMILIES.values() for pair in family.config_type().to_dict().items()}:
+            dtype = type(value) if isinstance(value, int) else object
+            arrays[knob, value] = rows[knob].fillna(value).to_numpy(dtype=dtype)
         knobs = {
-            name: {
-                knob: rows[knob].fillna(value).to_numpy(dtype=type(value) if isinstance(value, int) else object)
-                for knob, value in family.config_type().to_dict().items()
-            }
+            name: {knob: arrays[knob, value] for knob, value in family.config_type().to_dict().items()}
             for name, family in FAMILIES.items()
         }
         return cls(
-            rows, rows.index.to_numpy(object), rows["family"].to_numpy(object), rows["how"].to_numpy(object),
+            rows[KEY], rows.index.to_numpy(object), rows["family"].to_numpy(object), rows["how"].to_numpy(object),
             {name: rows[name].to_numpy(float, na_value=np.nan) for name in (*NUMBERS, *RESOURCES)}, knobs,
         )  # fmt: skip
 

@@ -38,4 +38,4 @@ def keys(*arguments: str) -> dict[str, str]:
 def test_settled_keys_are_those_of_a_process_that_met_the_fused_kernel_first() -> None:
     fused_first = keys("as it comes", "fused_gemm_kernel")
     assert keys("settled", "quantize_kernel", "staged_gemm_kernel") == fused_first
-    assert len(set(fused_first.values())) == 7
+    assert len(set(fused_first.values())) == len(fused_first) > 1

@@ -139,5 +139,5 @@ def test_every_triton_configuration_of_aiter_is_read_or_named() -> None:
     files = [path for path in folder.rglob("*.json") if "aot" not in path.parts]
     frame = load(folder)
     keys = sum(len(json.loads(path.read_text())) for path in files)
-    counts = frame.attrs[LEFT_OUT][0].split(": ")[-1]
+    counts = frame.attrs[LEFT_OUT][0].split("; ")[-1]  # behind how many files were read
     assert counts == f"{len(frame)} taken, {keys - len(frame)} left out" and len(frame) > 200

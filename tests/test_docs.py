@@ -47,8 +47,17 @@ def commands(page: str) -> list[str]:
     lines = [
         line for block in re.findall(r"^```sh\n(.*?)^```", PAGES[page], re.M | re.S) for line in block.splitlines()
     ]
-    bare = [re.sub(r"^([A-Z0-9_]+=\S+ )+", "", line.partition("#")[0].strip()) for line in lines]
+    bare = [re.sub(r"^(export )?([A-Z0-9_]+=\S+( |$))+", "", line.partition("#")[0].strip()) for line in lines]
     return [line.removeprefix(".venv/bin/python ") for line in bare if line]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_line_uses_a_variable_that_only_its_own_command_gets(page: str) -> None:
+    """A shell puts ``$NAME`` in before it sets NAME for the command."""
+    lines = [
+        line for block in re.findall(r"^```\w*\n(.*?)^```", PAGES[page], re.M | re.S) for line in block.splitlines()
+    ]
+    assert [line for line in lines if re.search(r"^(?:\w+=\S+ )*(\w+)=\S+ .*\$\{?\1\b", line)] == []
 
 
 def of_ours(page: str) -> list[list[str]]:

@@ -147,7 +147,7 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
     spaces = load_spaces(request.spaces, request.families)
     check_sampler(request.sampler)
     check_jobs(request.jobs)
-    check_engine(request.engine)
+    check_engine(request.engine, request.address)
     location = request.storage or request.results
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     notes: list[str] = []

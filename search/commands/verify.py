@@ -12,7 +12,7 @@ from kernels.families import FAMILIES
 from kernels.tables.file import load_table
 from kernels.tables.rows import TableRow, TunedTable
 from kernels.tables.sources import table_path
-from kernels.wording import counted
+from kernels.wording import counted, instead_of
 from search.device.served import judged_on_device
 from search.evaluation import Candidate, Evaluation, served
 from search.evaluators.offline import OfflineEvaluator
@@ -46,8 +46,10 @@ def verify_table(path: Path | None, on: str) -> int:
             ``device`` runs the whole product through the dispatcher on this machine's GPU.
 
     Raises:
-        InputError: The table cannot be read, or this machine cannot run it that way.
+        InputError: ``on`` is unknown, the table cannot be read, or this machine cannot run it that way.
     """
+    if on not in BACKENDS:
+        raise InputError(f"unknown backend {on!r}; {instead_of(on, BACKENDS)}")
     backend = BACKENDS[on]
     source = path or table_path(local_device() or GFX950)
     table = load_table(source)

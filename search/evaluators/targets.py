@@ -134,7 +134,9 @@ def _on_node(jobs: int, *, target: str, warm: bool, cache: Path | None) -> Evalu
     return make_evaluator(target, jobs=jobs, warm=warm, cache=cache)
 
 
-def check_engine(engine: str) -> None:
-    """Raise InputError for an unknown name."""
+def check_engine(engine: str, address: str | None = None) -> None:
+    """Raise InputError for an unknown name, and for an address that the engine would not go to."""
     if engine not in ENGINES:
         raise InputError(f"unknown engine {engine!r}; {instead_of(engine, ENGINES)}")
+    if address is not None and engine != "ray":
+        raise InputError(f"--address {address} is of a Ray cluster; give --engine ray too, or leave it out")

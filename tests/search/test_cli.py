@@ -141,6 +141,9 @@ def test_a_time_that_is_too_short_for_any_trial_is_said_in_one_line(tmp_path: Pa
             ["sweep", "16x64x64", "--target", "gfx950", "--storage", "nonsense://h/d"],
             "not a storage that Optuna can open",
         ),
+        (["sweep", "16x64x64", "--target", "gfx950", "--storage", ""], "--storage is empty; give a URL"),
+        (["sweep", "16x64x64", "--address", "auto"], "--address auto is of a Ray cluster; give --engine ray too"),
+        (["verify", "--on", "simulatr"], "unknown backend 'simulatr'; did you mean 'simulator'?"),
         (["export", "--results", "none"], "none/studies.db: no results; run `sweep` first"),
         (["inspect", "--results", "none.csv"], "none.csv: no such file"),
         (["sweep", "16x64x64", "--families", " ,"], "--families ' ,' names nothing"),
@@ -164,7 +167,6 @@ def test_mistake_is_one_line_and_exit_code_2(args: list[str], message: str) -> N
         ["sweep", "--bad"],
         ["sweep", "16x64x64", "--trials", "0"],
         ["explain", "16", "2112"],
-        ["verify", "--on", "x"],
     ],
 )
 def test_usage_error_is_exit_code_2(args: list[str]) -> None:

@@ -13,7 +13,7 @@ from search.cli import app
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
 NAMES = dict.fromkeys(("format", "name", "sampler", "target"), "NAME")
-VALUES = {"families": "A,B", "query": "EXPR", "on": "WHAT", **NAMES}
+VALUES = {"families": "A,B", "query": "EXPR", **NAMES}
 
 
 def option_lines(command: Any) -> Iterator[str]:

@@ -439,14 +439,19 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Say which row of which table serves a shape, and why."""
+    from search.commands.explain import FACT
     from search.commands.explain import explain as answer
+    from search.terminal import output_console, print_lines
 
     try:
         shape = GemmShape(M, N, K)
     except ValueError as error:
         raise InputError(f"shape {M}x{N}x{K}: {error}") from error
     found = answer(shape, table)
-    typer.echo(json.dumps(found.to_json(), indent=1) if as_json else "\n".join(found.lines()))
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=1))
+        return
+    print_lines(found.lines(), output_console(), indent=FACT)
 
 
 @app.command()

@@ -8,7 +8,7 @@ import signal
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -112,6 +112,19 @@ def output_console(file: TextIO | None = None) -> Console:
     return Console(file=file or sys.stdout, highlight=False, markup=False)
 
 
+def print_lines(lines: Iterable[str], console: Console, indent: int = 0) -> None:
+    """Print ``lines``; on a terminal they break at spaces, and what follows begins ``indent`` characters in.
+
+    A word that is longer than a line stays whole, so that a path can be copied.
+    """
+    for line in lines:
+        if console.is_terminal:
+            line = textwrap.fill(
+                line, console.width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+            )
+        console.print(line, soft_wrap=True)
+
+
 def print_table(table: TextTable, console: Console) -> None:
     """Print ``table``: drawn on a terminal, with a line about columns that have no room; plain in a pipe."""
     if not console.is_terminal:
@@ -161,7 +174,7 @@ def one_line_errors() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except InputError as error:
-        print(f"error: {printable(' '.join(str(error).split()))}", file=sys.stderr)
+        print_lines([f"error: {printable(' '.join(str(error).split()))}"], output_console(sys.stderr))
         raise SystemExit(EXIT_INPUT) from error
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:  # not of the output: a bug

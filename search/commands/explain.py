@@ -21,6 +21,8 @@ from kernels.tables.sources import TableSource
 from kernels.wording import counted, printable
 from search.space.available import config_absence
 
+FACT = 10  # characters before what a line says
+
 
 @dataclass(frozen=True)
 class Explanation:

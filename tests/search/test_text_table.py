@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from search.terminal import TextTable, print_table
+from search.terminal import TextTable, print_lines, print_table
 
 WORDS = "16x32x256, warps 4, stages 2, quantize_kernel hip"
 TABLE = TextTable(
@@ -85,3 +85,25 @@ def test_cells_steer_no_terminal() -> None:
     Console(file=drawn, width=80).print(table.drawn(80))
     for text in (table.plain(), drawn.getvalue()):
         assert "a\\x1b]0;title\\x07b" in text and "\x1b" not in text
+
+
+LINE = "config    BLOCK_M=4, num_stages=1, /a/path/that-is-longer/than/one/line"
+
+
+def printed(width: int, terminal: bool) -> list[str]:
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=terminal, no_color=True, markup=False, highlight=False)
+    print_lines([LINE], console, indent=10)
+    return file.getvalue().splitlines()
+
+
+def test_a_line_breaks_at_spaces_below_its_own_words_and_keeps_long_ones_whole() -> None:
+    assert printed(24, terminal=True) == [
+        "config    BLOCK_M=4,",
+        "          num_stages=1,",
+        "          /a/path/that-is-longer/than/one/line",
+    ]
+
+
+def test_a_line_in_a_pipe_stays_one_line() -> None:
+    assert printed(24, terminal=False) == [LINE]

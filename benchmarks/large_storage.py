@@ -143,7 +143,7 @@ def main(
     for name, tree in {"before": before, "now": ROOT}.items():
         if tree is None:
             continue
-        with tempfile.TemporaryDirectory() as folder, one_line_errors():
+        with tempfile.TemporaryDirectory() as folder:
             for what, figure in measured(tree.resolve(), base.resolve(), trials, Path(folder)):
                 figures.setdefault(name, {})[what] = figure
                 print(f"{name:8}{what:24}{figure}", flush=True)
@@ -152,4 +152,5 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with one_line_errors():
+        typer.run(main)

@@ -29,6 +29,7 @@ from search.commands import sweep as sweeps
 from search.evaluation import Candidate, Evaluation, Point
 from search.evaluators import Evaluator
 from search.study.study import Progress
+from search.terminal import one_line_errors
 
 
 @dataclass(frozen=True)
@@ -156,4 +157,5 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    with one_line_errors():
+        typer.run(main)

@@ -33,8 +33,6 @@ from typing import Any
 
 import numpy as np
 
-from kernels.rocm.toolchain import ToolNotFoundError
-
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from assembly_mutations import KINDS, Mutation, mutations
@@ -45,7 +43,7 @@ from kernels.errors import KernelError, WrongResultError
 from kernels.families import FAMILIES
 from kernels.launches.program import Program
 from kernels.problem import GemmShape
-from kernels.rocm.toolchain import find_tool
+from kernels.rocm.toolchain import ToolNotFoundError, find_tool
 from search.gate.check import SimulatedCall, check_program, load_calls
 from search.gate.served import ServedCandidate, check_served
 from search.gfx950.code.artifacts import ArtifactCache

@@ -31,7 +31,8 @@ def tune(
 ) -> pd.DataFrame:
     """Search the best kernel and configuration for each shape; the same call resumes.
 
-    Progress is drawn in terminals and notebooks.
+    Progress is drawn in terminals and notebooks. A script calls this below ``if __name__ == "__main__":``, as its
+    worker processes import the script first.
 
     Args:
         shapes: ``MxNxK``, where M may be a list or a ladder (``1,2,4..64x2112x7168``), or shapes; one or several.

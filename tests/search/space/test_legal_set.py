@@ -185,9 +185,13 @@ def shipped() -> dict[str, SearchSpace]:
 
 def able(spaces: dict[str, SearchSpace], shape: GemmShape, device: DeviceKey) -> list[SearchSpace]:
     """Spaces whose family has kernels for the device and the shape."""
-    foreign = {"staged_hip", "staged_ck", "aiter"} if device.arch != "gfx950" else set()
-    whole_k = shape.K % 256 == 0  # what AITER's code objects need
-    return [space for name, space in spaces.items() if name not in foreign and (whole_k or name != "staged_ck")]
+    triton = {"aiter_triton_a4w4", "aiter_triton_a16w4"}
+    foreign = {"staged_hip", "staged_ck", "aiter", *triton} if device.arch != "gfx950" else set()
+    if shape.K % 256:  # AITER's code objects take no tail of K
+        foreign = {*foreign, "staged_ck"}
+    if shape.K < 256:  # its Triton kernels no slice shorter than a tile
+        foreign = {*foreign, *triton}
+    return [space for name, space in spaces.items() if name not in foreign]
 
 
 COMPETITION = load_shapes(CONFIGS / "shapes" / "gpumode.yaml").shapes

@@ -31,6 +31,8 @@ def test_a_right_program_passes(family: str, shape: GemmShape) -> None:
     skip_unless_here(family)
     if family == "staged_ck":
         shape = GemmShape(shape.M, shape.N, 256 * -(-shape.K // 256))
+    if family.startswith("aiter_triton"):  # which take no tail of K, and whose default tile is for fewer than 32 rows
+        shape = GemmShape(min(shape.M, 31), 64, 256 * -(-shape.K // 256))
     report = check(default_program(family, shape), shape)
     assert 0 < report.max_rel_error <= 2**-8  # half a step of bf16's 8 bits, relative to the smallest mantissa
     assert report.elements == shape.M * shape.N or shape.M == 40

@@ -187,9 +187,9 @@ def able(spaces: dict[str, SearchSpace], shape: GemmShape, device: DeviceKey) ->
     """Spaces whose family has kernels for the device and the shape."""
     triton = {"aiter_triton_a4w4", "aiter_triton_a16w4"}
     foreign = {"staged_hip", "staged_ck", "aiter", *triton} if device.arch != "gfx950" else set()
-    if shape.K % 256:  # AITER's code objects take no tail of K
-        foreign = {*foreign, "staged_ck"}
-    if shape.K < 256:  # its Triton kernels no slice shorter than a tile
+    if shape.K % 256:  # AITER's kernels take no tail of K
+        foreign = {*foreign, "staged_ck", *triton}
+    if shape.N * shape.K // 2 >= 1 << 31:  # its Triton kernels no weight beyond 32 bits
         foreign = {*foreign, *triton}
     return [space for name, space in spaces.items() if name not in foreign]
 
@@ -248,7 +248,8 @@ def test_shipped_spaces_without_a_split_have_a_start_everywhere(
 
 
 def test_every_shipped_default_is_legal_somewhere(shipped: dict[str, SearchSpace]) -> None:
-    shapes = [GemmShape(M, N, K) for M in (1, 16, 64, 1024, 8192) for N, K in ((2112, 7168), (4096, 64), (57344, 8192))]
+    layers = (2112, 7168), (4096, 64), (4096, 7168), (57344, 8192)
+    shapes = [GemmShape(M, N, K) for M in (1, 8, 16, 32, 64, 1024, 8192) for N, K in layers]
     for space in shipped.values():
         found = {
             default

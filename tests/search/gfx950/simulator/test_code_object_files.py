@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels.rocm.toolchain import find_tool
+from kernels.rocm.toolchain import ToolNotFoundError, find_tool
 from search.gfx950.simulator import (
     FindingKind,
     SimulatedBuffer,
     SimulatedLaunch,
     SimulationError,
-    ToolNotFoundError,
     load_assembly,
     load_code_object,
     simulate,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -27,15 +26,14 @@ from kernels.launches.code_object import CodeObjectCoverage
 from kernels.launches.program import Program
 from kernels.problem import GemmShape
 from kernels.rocm.code_objects import find_catalogue
-from search.gate.check import load_calls
+from search.device.calibration.solve import first_workgroups
 from search.gfx950.code.artifacts import ArtifactCache
-from search.gfx950.code.calls import compile_call
 from search.gfx950.machine import Machine
 from search.gfx950.model.constants import CONSTANTS, Constants
-from search.gfx950.model.executed import ExecutedCall, predict_works, program_works, tile_sharing
+from search.gfx950.model.executed import predict_works, tile_sharing
 from search.gfx950.model.launch_time import LaunchWork
 from search.gfx950.model.stream import Executed, WaveStream, wave_streams
-from search.gfx950.simulator import SimulatedBuffer, SimulatedLaunch, load_code_object, simulate
+from search.gfx950.simulator import SimulatedBuffer, load_code_object, simulate
 
 ITEMS = {"bf16": np.uint16, "fp32": np.float32, "u8": np.uint8}
 Point = tuple[float, int, tuple[LaunchWork, ...]]
@@ -79,23 +77,8 @@ def program_launches(program: Program, machine: Machine) -> tuple[LaunchWork, ..
     Raises:
         KernelError: It does not compile, or has an instruction that is not modelled.
     """
-    cache_folder = ArtifactCache(default_cache())
-    with tempfile.TemporaryDirectory() as logs:
-        compiled = [compile_call(program, call, cache_folder, Path(logs)) for call in program.calls]
-    arrays = {buffer.name: _array(buffer.dtype, buffer.shape) for buffer in program.buffers}
-    calls = []
-    for one, loaded in zip(compiled, load_calls(compiled), strict=True):
-        arguments = {name: arrays[value] if isinstance(value, str) else value for name, value in one.call.args.items()}
-        launch = SimulatedLaunch(arguments, one.call.grid, (64 * loaded.waves, 1, 1), loaded.lds_bytes)
-        result = simulate(loaded.kernel, launch, [(0, 0, 0)])
-        resident = machine.resident_workgroups(one.analysis.resources.vgprs, one.lds_bytes, loaded.waves)
-        calls.append(ExecutedCall(one.call, Executed(result.recording, loaded.waves), max(1, int(resident))))
-    return program_works(program, calls)
-
-
-def _array(dtype: str, shape: tuple[int, ...]) -> SimulatedBuffer:
-    array = np.zeros(shape, ITEMS[dtype])
-    return SimulatedBuffer(array)
+    arrays = {buffer.name: np.zeros(buffer.shape, ITEMS[buffer.dtype]) for buffer in program.buffers}
+    return first_workgroups(program, arrays, machine, ArtifactCache(default_cache()))
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:

@@ -28,15 +28,13 @@ from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import LOG_SUFFIX, CompiledCall, check_resources, compile_call, compiled_facts
 from search.gfx950.machine import Machine
 from search.gfx950.model.calibrated import Model, model_of
-from search.gfx950.model.executed import MODEL_VERSION, ExecutedCall, predict_works, program_works
+from search.gfx950.model.executed import MODEL_VERSION, executed_call, predict_works, program_works
 from search.gfx950.model.families import estimate_calls, is_modelled
 from search.gfx950.model.launch_time import LaunchWork
 from search.gfx950.model.static_counts import static_counts, with_code
-from search.gfx950.model.stream import Executed
 from search.gfx950.model.timing_model import MODEL_VERSION as FORMULA
 from search.gfx950.model.timing_model import CallWork, total_us
 from search.gfx950.simulator import Histogram
-from search.gfx950.simulator.state.recording import Recording
 from search.workers.compiler_output import diagnostic_line
 from search.workers.cores import allow_descriptors, lent_cores
 from search.workers.pool import UNSEEN_END, WorkerDied, WorkerPool, WorkerTimedOut
@@ -82,7 +80,6 @@ class OfflineEvaluator(Evaluator):
         device: What to compile for; ``GFX950`` with any number of compute units.
         jobs: Worker processes; None takes one a core.
         cache: Folder of compiled kernels; None takes :func:`~kernels.disk.default_cache`.
-        execute_all: Execute also what cannot win by the formula on its compiled code.
 
     Raises:
         InputError: Another architecture, or no folder for compiled kernels can be written.
@@ -95,7 +92,6 @@ class OfflineEvaluator(Evaluator):
         jobs: int | None = None,
         cache: Path | None = None,
         timeout_s: float = TIMEOUT_S,
-        execute_all: bool = False,
     ) -> None:
         model = model_of(device)
         if model is None:
@@ -111,7 +107,6 @@ class OfflineEvaluator(Evaluator):
         self._logs = RunFolder()
         self._numbers = itertools.count()
         self._closed = False
-        self._execute_all = execute_all
         self._bars: dict[GemmShape, Bar] = {}
         self._raising = threading.Lock()  # answers come in threads of the pool
         self._judging: dict[Future[Evaluation], Future[Evaluation]] = {}  # what the pool owes, by what is owed here
@@ -123,7 +118,7 @@ class OfflineEvaluator(Evaluator):
         """Start judging ``candidate``; a worker that dies or hangs is the candidate's outcome."""
         answer: Future[Evaluation] = Future()
         answer.set_running_or_notify_cancel()
-        bar = None if self._execute_all or isinstance(candidate, ServedCandidate) else self._bars.get(candidate.shape)
+        bar = None if isinstance(candidate, ServedCandidate) else self._bars.get(candidate.shape)
         task = OfflineTask(candidate, self._logs.path / str(next(self._numbers)), bar)
 
         def settle(done: Future[Evaluation]) -> None:
@@ -273,7 +268,7 @@ class ExecutedCandidate:
     def works(self, machine: Machine) -> tuple[LaunchWork, ...]:
         """What each launch does, for :func:`~search.gfx950.model.executed.predict_works`."""
         pairs = zip(self.compiled, self.report.recordings, strict=True)
-        return program_works(self.program, [_executed(one, recording, machine) for one, recording in pairs])
+        return program_works(self.program, [executed_call(one, recording, machine) for one, recording in pairs])
 
 
 def execute_candidate(candidate: Candidate, device: DeviceKey, cache: ArtifactCache, logs: Path) -> ExecutedCandidate:
@@ -299,12 +294,6 @@ def _compile(program: Program, cache: ArtifactCache, logs: Path) -> list[Compile
     compiled = [compile_call(program, call, cache, logs) for call in program.calls]
     shutil.rmtree(logs)
     return compiled
-
-
-def _executed(one: CompiledCall, recording: Recording, machine: Machine) -> ExecutedCall:
-    waves = one.kernel.num_warps
-    resident = machine.resident_workgroups(one.analysis.resources.vgprs, one.lds_bytes, waves)
-    return ExecutedCall(one.call, Executed(recording, waves), max(1, int(resident)))
 
 
 def _checked_facts(compiled: Sequence[CompiledCall], report: GateReport) -> dict[str, Value]:

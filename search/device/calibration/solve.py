@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
+from kernels.launches.program import Program
 from search.device.calibration.probes import Probe, parts
 from search.gate.check import load_calls
 from search.gfx950.code.artifacts import ArtifactCache
@@ -18,9 +19,8 @@ from search.gfx950.code.calls import compile_call
 from search.gfx950.machine import COLD, Machine
 from search.gfx950.model.calibrated import Calibration, Model, with_values
 from search.gfx950.model.constants import CONSTANTS
-from search.gfx950.model.executed import ExecutedCall, program_works
+from search.gfx950.model.executed import executed_call, program_works
 from search.gfx950.model.launch_time import LaunchWork, launch_time
-from search.gfx950.model.stream import Executed
 from search.gfx950.simulator import SimulatedBuffer, SimulatedLaunch, simulate
 
 PRECISION = 1e-6  # relative, of a constant
@@ -67,19 +67,32 @@ def executed(probe: Probe, machine: Machine, cache: ArtifactCache) -> ExecutedPr
 def _execute(
     probe: Probe, count: int, machine: Machine, cache: ArtifactCache
 ) -> tuple[tuple[LaunchWork, ...], np.ndarray[Any, Any]]:
-    program = probe.program(count)
+    arrays = {name: tensor.numpy() for name, tensor in probe.tensors(count).items()}
+    return first_workgroups(probe.program(count), arrays, machine, cache), arrays["out"]
+
+
+def first_workgroups(
+    program: Program, arrays: Mapping[str, np.ndarray[Any, Any]], machine: Machine, cache: ArtifactCache
+) -> tuple[LaunchWork, ...]:
+    """Compile ``program``, execute the first workgroup of each launch, and return what each launch does.
+
+    Args:
+        arrays: The memory of each buffer, which the launches change.
+        machine: Decides how many workgroups fit.
+        cache: Of compiled kernels.
+
+    Raises:
+        KernelError: It does not compile, or has an instruction that is not modelled.
+    """
     with tempfile.TemporaryDirectory() as logs:
         compiled = [compile_call(program, call, cache, Path(logs)) for call in program.calls]
-    arrays = {name: tensor.numpy() for name, tensor in probe.tensors(count).items()}
     memory = {name: SimulatedBuffer(array) for name, array in arrays.items()}
     calls = []
     for one, loaded in zip(compiled, load_calls(compiled), strict=True):
         arguments = {name: memory[value] if isinstance(value, str) else value for name, value in one.call.args.items()}
         launch = SimulatedLaunch(arguments, one.call.grid, (64 * loaded.waves, 1, 1), loaded.lds_bytes)
-        result = simulate(loaded.kernel, launch, [(0, 0, 0)])
-        resident = machine.resident_workgroups(one.analysis.resources.vgprs, one.lds_bytes, loaded.waves)
-        calls.append(ExecutedCall(one.call, Executed(result.recording, loaded.waves), max(1, int(resident))))
-    return program_works(program, calls), arrays["out"]
+        calls.append(executed_call(one, simulate(loaded.kernel, launch, [(0, 0, 0)]).recording, machine))
+    return program_works(program, calls)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,13 @@ from kernels.launches.code_object import CodeObjectCoverage
 from kernels.launches.coverage import Indices, TileCoverage
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
+from search.gfx950.code.calls import CompiledCall
 from search.gfx950.machine import ARCH, Machine
 from search.gfx950.model.constants import CONSTANTS, Constants
 from search.gfx950.model.issue import Kind
 from search.gfx950.model.launch_time import XCDS, LaunchTime, LaunchWork, Sharing, launch_time, simulated
 from search.gfx950.model.stream import Executed, WaveStream, wave_streams
+from search.gfx950.simulator.state.recording import Recording
 
 MODEL_VERSION = "gfx950-s2"
 WEIGHT = ("b", "b_scale")
@@ -62,6 +64,13 @@ class ExecutedCall:
     call: KernelCall
     executed: Executed
     resident: int
+
+
+def executed_call(one: CompiledCall, recording: Recording, machine: Machine) -> ExecutedCall:
+    """A launch whose workgroups the simulator recorded; ``machine`` decides how many fit a compute unit."""
+    waves = one.kernel.num_warps
+    resident = machine.resident_workgroups(one.analysis.resources.vgprs, one.lds_bytes, waves)
+    return ExecutedCall(one.call, Executed(recording, waves), max(1, int(resident)))
 
 
 def program_works(program: Program, calls: Sequence[ExecutedCall]) -> tuple[LaunchWork, ...]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kernels.device import ARCHITECTURES, GFX950, DeviceKey, usual_device
+from kernels.families.aiter_triton import next_pow2
 from kernels.families.stages import cdiv, round_up
 from kernels.problem import GemmShape
 from kernels.tables.rows import TableRow, TunedTable
@@ -201,7 +202,7 @@ def _launched(body: Mapping[str, Any], shape: GemmShape) -> dict[str, Any]:
     values["cache_modifier"] = values.get("cache_modifier") or ""
     values["BLOCK_N"] = max(32, int(values["BLOCK_N"]))
     if values["BLOCK_K"] >= shape.K:
-        return {**values, "BLOCK_K": 1 << (shape.K - 1).bit_length(), "split_k": 1}
+        return {**values, "BLOCK_K": next_pow2(shape.K), "split_k": 1}
     block_k = int(values["BLOCK_K"])
     split_k = effective_split(shape.K, block_k, int(values.get("split_k", 1)))
     return {**values, "split_k": cdiv(shape.K, round_up(cdiv(shape.K, split_k), block_k))}  # the others have no work

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import pandas as pd
 
@@ -15,7 +16,7 @@ from kernels.problem import GemmShape
 from kernels.wording import counted
 from search.evaluation import Point
 from search.formats.incumbents import incumbents
-from search.results.comparisons import untuned_factor
+from search.results.comparisons import published_factor, untuned_factor
 from search.results.winners import Competition
 from search.space.shapes import Layer, ShapeSet
 
@@ -89,13 +90,14 @@ def gains(
         published: Rows of AITER's for a shape; their time is that of the trials here.
     """
     trials = competition or Competition.of(frame)
+    published = cache(published)  # which reads files
     known = trials.slowdowns(lambda device, shape: (default_choice(shape, device), *published(shape)))
     times: dict[tuple[DeviceKey, str], dict[tuple[int, int], dict[int, Sides]]] = {}
     for winner in trials.winners():
         slower = known.get((winner.device, winner.shape), {})
         factor = untuned_factor(frame, winner, slower)
         if factor is not None:
-            theirs = min((1 + slower[point] for point in published(winner.shape) if point in slower), default=math.nan)
+            theirs = published_factor(published(winner.shape), slower) or math.nan
             rows = times.setdefault((winner.device, winner.evidence), defaultdict(dict))
             factors = (factor, theirs, 1.0)
             before_us, theirs_us, after_us = (winner.cost_us * one for one in factors)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import pandas as pd
 
@@ -56,14 +57,15 @@ def cliffs(frame: pd.DataFrame, best: Sequence[Winner], competition: Competition
     Where the winners are of several devices, the words begin with the device.
     """
     trials = competition or Competition.of(frame)
-    known = trials.slowdowns(lambda device, shape: (default_choice(shape, device), LIBRARY, *incumbents(shape)))
+    chosen = cache(incumbents)  # which reads files
+    known = trials.slowdowns(lambda device, shape: (default_choice(shape, device), LIBRARY, *chosen(shape)))
     devices = list(dict.fromkeys(winner.device for winner in best))
     found: list[Cliff] = []
     for device in devices:
         place = f"{device}: " if len(devices) > 1 else ""
         mine = [winner for winner in best if winner.device == device]
         untuned, library = _factors(frame, mine, known)
-        pairs = ((UNTUNED, untuned), (CHOSEN, library), (TRITON, _published(mine, known)))
+        pairs = ((UNTUNED, untuned), (CHOSEN, library), (TRITON, _published(mine, known, chosen)))
         found += [Cliff(f"{place}{subject}", factors, len(mine)) for subject, factors in pairs if factors]
     return found
 
@@ -97,17 +99,26 @@ def untuned_factor(frame: pd.DataFrame, winner: Winner, slower: Mapping[Point, f
     return None if winner.evidence != "measured" or pd.isna(baseline_us) else max(1.0, baseline_us / winner.cost_us)
 
 
+def published_factor(published: Collection[Point], slower: Mapping[Point, float]) -> float | None:
+    """How many times as long as the winner the fastest of some published points takes; None if none was tried.
+
+    Args:
+        slower: From :func:`search.results.winners.slowdowns`, at the winner's shape.
+    """
+    return min((1 + slower[point] for point in published if point in slower), default=None)
+
+
 def _published(
-    best: Sequence[Winner], known: Mapping[tuple[DeviceKey, GemmShape], Mapping[Point, float]]
+    best: Sequence[Winner],
+    known: Mapping[tuple[DeviceKey, GemmShape], Mapping[Point, float]],
+    chosen: Callable[[GemmShape], Collection[Point]],
 ) -> dict[GemmShape, float]:
     """How many times as long as each winner the fastest takes that AITER's files choose, where it was tried."""
-    found = {}
-    for winner in best:
-        slower = known.get((winner.device, winner.shape), {})
-        times = [slower[point] for point in incumbents(winner.shape) if point in slower]
-        if times:
-            found[winner.shape] = 1 + min(times)
-    return found
+    factors = {
+        winner.shape: published_factor(chosen(winner.shape), known.get((winner.device, winner.shape), {}))
+        for winner in best
+    }
+    return {shape: factor for shape, factor in factors.items() if factor is not None}
 
 
 @dataclass(frozen=True)

@@ -152,8 +152,9 @@ class SharedStudy:
     def _is_stored(self, point: Point) -> bool:
         """Whether a trial of ``point`` is there; what is new stays news."""
         key = key_of(point)
-        known = {key_of(p) for t in self._trials.read() if (p := point_of(t.record)) is not None}
-        return key in self._stored or key in known
+        return key in self._stored or any(
+            key_of(known) == key for trial in self._trials.read() if (known := point_of(trial.record)) is not None
+        )
 
     def _add(self, point: Point, record: Mapping[str, Value]) -> None:
         """Add the trial, unless an attempt of which no answer came has added it."""

@@ -1,9 +1,11 @@
 """The sweep of another checkout against that of this one, one after the other on one machine: did anything get slower?
 
-Usage: python benchmarks/device_before_after.py OTHER [--seconds 130] [--shapes FILE] [--target local] [--output DIR]
+Usage: python benchmarks/device_before_after.py OTHER [--seconds 130] [--shapes FILE] [--target local] [--sampler auto]
+       [--trials 400] [--output DIR]
 
-Both start from empty caches and search the same shapes for as long. Printed: trials a second of each; and each shape's
-winner, with how much longer this checkout's takes. Two times of one configuration in two processes differ by more than
+Both start from empty caches and search the same shapes for as long, or until each shape has its trials; with random
+the same candidates. Printed: trials a second and wall time of each; and each shape's winner, with how much longer this
+checkout's takes. Two times of one configuration in two processes differ by more than
 the interval of either, so that 2 % are granted on top. Exit code 1 where a winner or the rate is slower than that.
 OTHER is a folder: mkdir -p build/before && git archive COMMIT | tar -x -C build/before
 """
@@ -14,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +99,8 @@ def swept(checkout: Path, folder: Path, options: Sequence[str], seconds: int) ->
         InputError: It fails, or does not end.
     """
     caches = {name: str(folder / name) for name in ("TRITON_CACHE_DIR", "XDG_CACHE_HOME")}
-    environment = {**os.environ, **caches, "PYTHONPATH": str(checkout)}
+    paths = filter(None, (str(checkout), os.environ.get("PYTHONPATH")))
+    environment = {**os.environ, **caches, "PYTHONPATH": os.pathsep.join(paths)}
     results, table = folder / "results", folder / "results.parquet"
     sweep = ["sweep", *options, "--time-budget", str(seconds), "--results", str(results)]
     for command, limit_s in ((sweep, seconds + ENDING_S), (["inspect", "--results", str(results), "--to", table], 30)):
@@ -115,21 +119,25 @@ def main(
     shapes: Annotated[Path, typer.Option(help="Shapes file.")] = ROOT / "configs/shapes/gpumode.yaml",
     target: Annotated[str, typer.Option(help="As of sweep.")] = "local",
     trials: Annotated[int, typer.Option(help="Of each shape, at most.")] = 400,
+    sampler: Annotated[str, typer.Option(help="As of sweep.")] = "auto",
     output: Annotated[Path | None, typer.Option(help="Folder for the results of both, as Parquet.")] = None,
 ) -> None:
     """Sweep with both, and compare."""
-    options = ["--shapes", str(shapes.resolve()), "--target", target, "--trials", str(trials)]
-    frames = []
+    options = ["--shapes", str(shapes.resolve()), "--target", target, "--trials", str(trials), "--sampler", sampler]
+    frames, walls = [], []
     for name, checkout in (("before", other.resolve()), ("after", ROOT)):
         with tempfile.TemporaryDirectory() as folder:
             print(f"== {name}: {checkout.name}", flush=True)
+            start_s = time.monotonic()
             frames.append(swept(checkout, Path(folder), options, seconds))
+            walls.append(time.monotonic() - start_s)
         if output is not None:
             output.mkdir(parents=True, exist_ok=True)
             frames[-1].to_parquet(output / f"{name}.parquet")
     found = compare(*frames)
     print(found.shapes.round(3).to_string())
     print("trials a second: {:.2f} before, {:.2f} after".format(*found.rates))
+    print("wall time: {:.0f} s before, {:.0f} s after".format(*walls))
     print(f"winners: {found.shapes['ratio'].mean():.3f} of the time before, on average")
     print("slower" if found.is_slower else "nothing got slower")
     raise typer.Exit(EXIT_SLOWER if found.is_slower else 0)

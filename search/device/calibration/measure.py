@@ -15,6 +15,7 @@ from search.device.timing import BrokenMeasurementError, TimingProtocol, sample_
 
 PROTOCOL = TimingProtocol("warm-graph-v1", cold=False, half_width=0.005, budget_s=1.0)
 MOST_LAUNCHES = 256  # of a graph
+LEAST_SAMPLE_US = 500.0  # of a replay; one that is shorter than its submission by the host (15 us) times that instead
 TRUSTED = 0.02  # of a time: a difference of two that is less is noise
 
 
@@ -56,9 +57,10 @@ def launch_us(probe: Probe, count: int, gpu: Gpu) -> float:
 
 
 def _launches(launch: Callable[[], None], program: Program, gpu: Gpu) -> int:
-    """Launches of a graph that takes as long as the GPU's events need to be exact."""
+    """Launches of a graph that takes so long that neither its submission nor the GPU's events count."""
     one_us = max(1.0, gpu.replay_us(gpu.capture([launch]), 1)[0])
-    return max(1, min(MOST_LAUNCHES // len(program.calls), math.ceil(gpu.least_sample_us / one_us)))
+    enough = math.ceil(max(LEAST_SAMPLE_US, gpu.least_sample_us) / one_us)
+    return max(1, min(MOST_LAUNCHES // len(program.calls), enough))
 
 
 def check_result(probe: Probe, count: int, out: torch.Tensor) -> None:

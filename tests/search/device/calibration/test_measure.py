@@ -21,6 +21,7 @@ from search.device.timing import BrokenMeasurementError, Launch
 SMALL = probes_of(DeviceKey("sm_90", 2), 1 << 20, share=1 / 64)
 VECTOR = next(probe for probe in SMALL if probe.name == "vector")
 FIXED_US, TRIP_US = 5.0, 0.25
+HOST_US = 200.0  # of a replay's submission
 
 
 @dataclass(eq=False)
@@ -72,6 +73,15 @@ def test_a_wrong_result_is_no_measurement() -> None:
 def test_repetitions_that_take_no_time_are_no_measurement() -> None:
     with pytest.raises(BrokenMeasurementError, match="repetitions took 5"):
         repetition_us(VECTOR, CountingGpu(trip_us=0.0))
+
+
+def test_a_host_that_submits_slower_than_a_launch_runs_is_not_what_is_timed() -> None:
+    @dataclass(eq=False)
+    class SlowHostGpu(CountingGpu):
+        def replay_us(self, graph: Any, count: int) -> list[float]:
+            return [max(HOST_US, float(graph))] * count
+
+    assert repetition_us(VECTOR, SlowHostGpu()) == pytest.approx(TRIP_US)
 
 
 def test_each_probe_is_told_when_it_is_there() -> None:

@@ -42,7 +42,7 @@ def main(
     asked = parse_shapes(shapes.split(","))
     request = SweepRequest(
         asked, "local", families=tuple(families.split(",")) if families else None, trials=EVERY,
-        time_budget_s=budget_s, sampler="auto", results=results, jobs=jobs, spaces=spaces,
+        time_budget_s=budget_s, sampler="random", results=results, jobs=jobs, spaces=spaces,
     )  # fmt: skip
     with TerminalReporter(output_console()) as reporter:
         run_sweep(request, reporter)

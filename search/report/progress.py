@@ -16,19 +16,34 @@ from search.evaluation import OUTCOMES, SIMULATED, is_simulated
 from search.study.study import Progress as StudyProgress
 
 
+@dataclass(frozen=True)
+class _Begun:
+    """A shape at work: its bar, when it began, and how many trials it had then."""
+
+    bar: TaskID
+    start_s: float
+    first: int
+
+    def ran(self, progress: StudyProgress) -> int:
+        """Trials since then."""
+        return progress.done - self.first
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self.start_s
+
+
 @dataclass
 class TerminalReporter:
-    """A bar for the shape at work and one for the sweep."""
+    """A bar for each shape at work and one for the sweep."""
 
     console: Console
     _bars: Progress = field(init=False)
     _sweep: TaskID | None = None
-    _study: TaskID | None = None
-    _shape: GemmShape | None = None
+    _begun: dict[GemmShape, _Begun] = field(default_factory=dict)
     _shapes: int = 0
     _studies_done: int = 0
-    _start_s: float = 0.0
-    _first: int = 0
     _simulated: bool = False
 
     def __post_init__(self) -> None:
@@ -62,25 +77,24 @@ class TerminalReporter:
         self.console.print(f"note: {text}", highlight=False, markup=False, soft_wrap=not self.console.is_terminal)
 
     def progress(self, progress: StudyProgress) -> None:
-        """Move the bar of the shape at work."""
-        if progress.shape != self._shape:
-            if self._study is not None:
-                self._bars.remove_task(self._study)
-            self._shape, self._start_s, self._first = progress.shape, time.monotonic(), progress.done
-            self._study = self._bars.add_task(str(progress.shape), total=progress.total, note="")
-        if self._study is not None:
-            note = f"{self._rate(progress):.1f}/s  {self._best(progress)}"
-            self._bars.update(self._study, completed=progress.done, total=progress.total, note=note)
+        """Move the bar of a shape at work."""
+        begun = self._begun.get(progress.shape) or self._begin(progress)
+        seconds = begun.seconds
+        rate = begun.ran(progress) / seconds if seconds > 0 else 0.0
+        note = f"{rate:.1f}/s  {self._best(progress)}"
+        self._bars.update(begun.bar, completed=progress.done, total=progress.total, note=note)
 
     def study_done(self, progress: StudyProgress) -> None:
         """Say in one line what the shape's search gave."""
         self._studies_done += 1
         if self._sweep is not None:
             self._bars.update(self._sweep, completed=self._studies_done)
-        ran = progress.done - self._first
-        seconds = time.monotonic() - self._start_s
+        begun = self._begun.get(progress.shape) or self._begin(progress)
+        del self._begun[progress.shape]
+        self._bars.remove_task(begun.bar)
+        ran = begun.ran(progress)
         idle = "nothing left to do" if progress.done >= progress.total else "none new"
-        did = f"{ran} new in {seconds:.0f} s" if ran else idle
+        did = f"{ran} new in {begun.seconds:.0f} s" if ran else idle
         outcomes = _outcomes(progress)
         self.console.print(
             f"[{self._studies_done}/{self._shapes}] {progress.shape}: {self._best(progress)}, "
@@ -95,9 +109,10 @@ class TerminalReporter:
             return "no winner yet"
         return f"best {progress.best_us:.2f} us {SIMULATED if self._simulated else progress.evidence}"
 
-    def _rate(self, progress: StudyProgress) -> float:
-        seconds = time.monotonic() - self._start_s
-        return (progress.done - self._first) / seconds if seconds > 0 else 0.0
+    def _begin(self, progress: StudyProgress) -> _Begun:
+        bar = self._bars.add_task(str(progress.shape), total=progress.total, note="")
+        begun = self._begun[progress.shape] = _Begun(bar, time.monotonic(), progress.done)
+        return begun
 
 
 def _draws(console: Console) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 from rich.console import Console
@@ -35,3 +36,19 @@ def test_a_search_without_a_trial_has_no_outcomes_to_name() -> None:
     written = io.StringIO()
     TerminalReporter(Console(file=written, width=80)).study_done(Progress(GemmShape(1, 64, 64), 0, 9, None, "", {}))
     assert written.getvalue() == "[1/0] 1x64x64: no winner yet, 0 trials (none new)\n"
+
+
+def test_shapes_that_are_searched_at_once_each_have_their_own_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(100))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
+    written = io.StringIO()
+    first, second = GemmShape(1, 64, 64), GemmShape(2, 64, 64)
+    with TerminalReporter(Console(file=written, width=80)) as reporter:
+        for shape, done in ((first, 3), (second, 0), (first, 4), (second, 1), (first, 5)):
+            reporter.progress(Progress(shape, done, 9, 1.5, "predicted", {"ok": done}))
+        reporter.study_done(Progress(first, 5, 9, 1.5, "predicted", {"ok": 5}))
+        reporter.study_done(Progress(second, 2, 9, 1.5, "predicted", {"ok": 2}))
+    lines = written.getvalue().splitlines()
+    assert [line.partition(" (")[2].partition(" in ")[0] for line in lines] == ["2 new", "2 new"]
+    seconds = [int(line.partition(" in ")[2].partition(" s")[0]) for line in lines]
+    assert min(seconds) >= 3  # of a clock that moves at least once a call

@@ -5,8 +5,8 @@ Usage: python benchmarks/device_before_after.py OTHER [--seconds 130] [--shapes 
 
 Both start from empty caches and search the same shapes for as long, or until each shape has its trials; with random
 the same candidates. Printed: trials a second and wall time of each; and each shape's winner, with how much longer this
-checkout's takes. Two times of one configuration in two processes differ by more than
-the interval of either, so that 2 % are granted on top. Exit code 1 where a winner or the rate is slower than that.
+checkout's takes. Two times of one configuration in two processes differ by more than the interval of either, so that
+2 % are granted on top. Exit code 1 where a winner or the rate is slower than that.
 OTHER is a folder: mkdir -p build/before && git archive COMMIT | tar -x -C build/before
 """
 

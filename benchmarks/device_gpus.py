@@ -1,12 +1,13 @@
 """Several GPUs of one machine: who measured what, how much faster than one GPU, and what is left running.
 
-Usage: python benchmarks/device_gpus.py --output DIR [--shapes N] [--trials T] [--budget-s S]
+Usage: python benchmarks/device_gpus.py --output DIR [--shapes N] [--trials T] [--budget-s S] [--cores C]
 
 Sweeps the first N competition shapes with the same random candidates: on one GPU and on all, both with an empty
-compiler cache, then on one and on all with the cache that the first sweep filled, where the GPUs alone limit. Prints
-for every study the GPU that measured it, its baseline and its outcomes; for every sweep trials a second; and whether
-the winners on one GPU and on several are the same or within 2 %. Exit code 1 where a study used two GPUs, a GPU no
-study, a study has no baseline, a process is left on a GPU, or trials are missing.
+compiler cache, then on one and on all with the cache that the first sweep filled, where the GPUs alone limit. With
+--cores a sweep on one GPU has only so many, as a machine with one GPU would. Prints for every study the GPU that
+measured it, its baseline and its outcomes; for every sweep trials a second; and whether the winners on one GPU and on
+several are the same or within 2 %. Exit code 1 where a study used two GPUs, a GPU no study, a study has no baseline,
+a process is left on a GPU, or trials are missing.
 """
 
 from __future__ import annotations
@@ -44,8 +45,10 @@ CLOSE = 0.02  # winners of two sweeps whose times differ by less are the same wi
 MASKS = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")  # HIP takes the second where the first is unset
 
 
-def sweep(name: str, shapes: list[str], trials: int, budget_s: float, cache: Path, results: Path, one: bool) -> float:
-    """Run a sweep in a process of its own; its wall time."""
+def sweep(
+    name: str, shapes: list[str], trials: int, budget_s: float, cache: Path, results: Path, one: bool, cores: int
+) -> float:
+    """Run a sweep in a process of its own, on one GPU with at most so many cores or on all; its wall time."""
     command = [
         sys.executable, "run_search.py", "sweep", *shapes, "--target", "local", "--families", FAMILIES,
         "--sampler", "random", "--trials", str(trials), "--time-budget", str(budget_s), "--results", str(results),
@@ -54,6 +57,7 @@ def sweep(name: str, shapes: list[str], trials: int, budget_s: float, cache: Pat
     if one:
         mask = next((name for name in MASKS if os.environ.get(name)), MASKS[-1 if torch.version.hip is None else 0])
         environment[mask] = os.environ.get(mask, "0").partition(",")[0]
+        command = ["taskset", "-c", ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores])), *command]
     start_s = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     wall_s = time.monotonic() - start_s
@@ -135,6 +139,7 @@ def main(
     shapes: Annotated[int, typer.Option(help="How many of the competition shapes.")] = 6,
     trials: Annotated[int, typer.Option(help="Of each shape.")] = 48,
     budget_s: Annotated[float, typer.Option(help="Of each sweep, starting included.")] = 90.0,
+    cores: Annotated[int, typer.Option(min=1, help="Of a sweep on one GPU.")] = 1024,
 ) -> None:
     """Sweep four times and say what each did."""
     gpus = len(local_gpus())
@@ -150,7 +155,7 @@ def main(
         for number, (name, cache) in enumerate(caches.items()):
             one = name.startswith("one")
             results = Path(folder) / f"results{number}"
-            wall_s = sweep(name, asked, trials, budget_s, Path(folder) / cache, results, one)
+            wall_s = sweep(name, asked, trials, budget_s, Path(folder) / cache, results, one, cores)
             frames[name] = load(results)
             save(frames[name], output / f"{name.replace(', ', '-').replace(' ', '-')}.parquet")
             table = studies(frames[name])

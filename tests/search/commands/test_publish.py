@@ -19,7 +19,7 @@ from kernels.rocm.code_objects import PATH_VARIABLE
 from kernels.tables.file import write_table
 from kernels.tables.rows import Made, TableRow, TunedTable
 from search.commands.publish import publish
-from search.formats import FORMATS, aiter_csv, format_named, read_published
+from search.formats import FORMATS, aiter_csv, aiter_json, format_named, read_published
 from search.results import load, save
 from search.results.published import LEFT_OUT
 
@@ -141,3 +141,32 @@ def test_every_triton_configuration_of_aiter_is_read_or_named() -> None:
     keys = sum(len(json.loads(path.read_text())) for path in files)
     counts = frame.attrs[LEFT_OUT][0].split("; ")[-1]  # behind how many files were read
     assert counts == f"{len(frame)} taken, {keys - len(frame)} left out" and len(frame) > 200
+
+
+@pytest.mark.skipif(not AITER.is_dir(), reason="no AITER package: set MXFP4_AITER to an unpacked wheel")
+def test_aiters_triton_configurations_survive_the_way_there_and_back() -> None:
+    folder = AITER / "ops" / "triton" / "configs" / "gemm"
+    written_back = 0
+    for path in folder.glob("*GEMM-AFP4WFP4_PRESHUFFLED-N=*.json"):  # of the layout that rows have
+        trials = aiter_json.read(path, path.read_text()).trials
+        rows = {
+            one.shape: TableRow(
+                one.shape.M, one.shape.N, one.shape.K, one.family, one.config, "measured", True, MADE, time_us=1.0
+            )
+            for one in trials
+        }
+        written = aiter_json.write_table(TunedTable(GFX950, tuple(rows.values())), {}.get)
+        assert written.added + len(written.left_out) == len(rows), path.name
+        assert {one.reason for one in written.left_out} <= {  # of "any"
+            "GEMM-AFP4WFP4_PRESHUFFLED looks up no M of 16384"
+        }, path.name
+        back = {
+            one.shape: one.config
+            for name, text in written.files.items()
+            for one in aiter_json.read(Path(name), text).trials
+            if one.shape in rows
+        }
+        said = {shape: row.config for shape, row in rows.items() if str(shape) not in {w.where for w in written.left_out}}
+        assert {shape: back[shape] for shape in said} == said, path.name
+        written_back += len(said)
+    assert written_back > 50

@@ -250,17 +250,18 @@ def _print_export(done: Export) -> None:
     from search.terminal import output_console
 
     console = output_console()
+    pipe = not console.is_terminal  # where a line stays one
     for claim, reason in done.proof.wrong.items():
-        console.print(f"wrong    {claim.row}: {reason}; left out", soft_wrap=True)
+        console.print(f"wrong    {claim.row}: {reason}; left out", soft_wrap=pipe)
     for change in done.report.changes:
         if change.action != "kept" or change.reason != "no new result":
             origin = done.origins.get(change.row.key) if change.action in ("added", "replaced") else None
             place = "" if origin is None else f", from {origin}"
-            console.print(f"{change.action:9}{change.row}: {change.reason}{place}", soft_wrap=True)
+            console.print(f"{change.action:9}{change.row}: {change.reason}{place}", soft_wrap=pipe)
     for regret in done.regrets:
-        console.print(f"regret   {regret.line()}", soft_wrap=not console.is_terminal)
+        console.print(f"regret   {regret.line()}", soft_wrap=pipe)
     counts = ", ".join(f"{done.report.count(action)} {action}" for action in ACTIONS)
-    console.print(f"{done.path}: {counted(len(done.report.table.rows), 'row')} ({counts})", soft_wrap=True)
+    console.print(f"{done.path}: {counted(len(done.report.table.rows), 'row')} ({counts})", soft_wrap=pipe)
     for reason, count in Counter(done.proof.unproven.values()).items():
         typer.echo(f"{done.path}: {counted(count, 'row')} not proven: {reason}", err=True)
     if done.unfinished:

@@ -16,14 +16,15 @@ from kernels.disk import write_atomically
 from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.families.family import Family
-from kernels.tables.rows import SCHEMA, Made, RowKey, TableRow, TunedTable
+from kernels.tables.rows import MEASURED, PREDICTED, SCHEMA, Made, RowKey, TableRow, TunedTable
 from kernels.yaml_node import YamlNode, parse_yaml, read_yaml
 
 _HEADER = """\
 # Tuned MXFP4 GEMM configurations of {device}: which one serves a shape, how fast, on whose word.
 # M, N, K: logical elements. Of the rows of an (N, K), that with the smallest M not below the asked one serves, or else
 # that with the largest; where M is not within serves_from (1) .. serves_to (its own M), the untuned default is faster.
-# time_us: measured median device time. predicted_us: by the timing model that made.protocol names.
+# time_us: measured median device time. predicted_us: by the timing model that made.protocol names, which puts it
+# between predicted_lo_us and predicted_hi_us; tied: how many others were tried that the model cannot tell from it.
 # Written by `run_search.py export`, which keeps a row unless a better evidenced or faster one is found.
 """
 _REQUIRED = tuple(f.name for f in fields(TableRow) if f.default is MISSING)
@@ -101,8 +102,10 @@ def _flow(values: Mapping[str, object]) -> str:
 
 def _entry(row: TableRow) -> str:
     where = {"M": row.M, "N": row.N, "K": row.K, "layout": row.layout, "out_dtype": row.out_dtype}
-    times = {"time_us": row.time_us, "spread_us": row.spread_us, "predicted_us": row.predicted_us}
-    known = {name: float(value) for name, value in times.items() if value is not None}
+    facts = {name: getattr(row, name) for name in (*MEASURED, *PREDICTED)}
+    known = {
+        name: float(value) if name.endswith("_us") else value for name, value in facts.items() if value is not None
+    }
     opted = {"graph": True} if row.graph else {}
     reach = {name: M for name, M in (("serves_from", row.serves_from), ("serves_to", row.serves_to)) if M is not None}
     return (
@@ -147,7 +150,7 @@ def _value(node: YamlNode, name: str) -> Any:
         return Made(date=values["date"].day(), **texts)
     if name in ("deterministic", "graph"):
         return node.flag()
-    if name in ("serves_from", "serves_to"):
+    if name in ("serves_from", "serves_to", "tied"):
         return node.integer()
     return node.number() if name.endswith("_us") else node.text()
 

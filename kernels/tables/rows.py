@@ -23,6 +23,8 @@ OutDtype = Literal["bfloat16"]
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)  # the more convincing first
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 OUT_DTYPES: tuple[OutDtype, ...] = get_args(OutDtype)
+MEASURED = ("time_us", "spread_us")  # fields of a measured row only
+PREDICTED = ("predicted_us", "predicted_lo_us", "predicted_hi_us", "tied")
 RowKey = tuple[int, int, int, str, str, bool]
 # With 3.5 some rows that newer ones made spill registers or misalign LDS: the gate refuses them there.
 OLDEST_TRITON = (3, 6)
@@ -58,7 +60,9 @@ class TableRow:
         deterministic: Whether every run gives the same bits.
         time_us: Median device time, of a measured row only.
         spread_us: Width of the measured interval, ``time_hi_us - time_lo_us``; of a measured row only.
-        predicted_us: Time by the model, of a predicted row only.
+        predicted_us: Time by the model, of a predicted row only; like the next three.
+        predicted_lo_us, predicted_hi_us: Between which its time is, as far as the model's residuals tell.
+        tied: How many other candidates were tried that the model cannot tell from it.
         serves_from: Least M at which it is not slower than the family's default, as far as its maker could tell; by
             default, 1.
         serves_to: The greatest such M; by default, its own.
@@ -77,6 +81,9 @@ class TableRow:
     time_us: float | None = None
     spread_us: float | None = None
     predicted_us: float | None = None
+    predicted_lo_us: float | None = None
+    predicted_hi_us: float | None = None
+    tied: int | None = None
     layout: Layout = "shuffled"
     out_dtype: OutDtype = "bfloat16"
     graph: bool = False
@@ -116,16 +123,21 @@ class TableRow:
 
     def _check_times(self) -> None:
         measured = self.evidence == "measured"
-        needed, foreign = ("time_us", "predicted_us") if measured else ("predicted_us", "time_us")
+        (needed, *_), foreign = (MEASURED, PREDICTED) if measured else (PREDICTED, MEASURED)
         if getattr(self, needed) is None:
             raise ValueError(f"{needed}: missing; a {self.evidence} row needs it")
-        if getattr(self, foreign) is not None or (not measured and self.spread_us is not None):
-            name = foreign if getattr(self, foreign) is not None else "spread_us"
-            raise ValueError(f"{name}: a {self.evidence} row must not have it")
+        for name in foreign:
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name}: a {self.evidence} row must not have it")
         if not (math.isfinite(self.cost_us) and self.cost_us > 0):
             raise ValueError(f"{needed}: {self.cost_us} is not a positive time in microseconds")
         if self.spread_us is not None and not (math.isfinite(self.spread_us) and self.spread_us >= 0):
             raise ValueError(f"spread_us: {self.spread_us} is not a width in microseconds")
+        lo_us, hi_us = self.predicted_lo_us or self.cost_us, self.predicted_hi_us or self.cost_us
+        if not 0 < lo_us <= self.cost_us <= hi_us < math.inf:
+            raise ValueError(f"predicted_lo_us: {lo_us:g}..{hi_us:g} us does not hold {needed} = {self.cost_us:g}")
+        if self.tied is not None and self.tied < 0:
+            raise ValueError(f"tied: {self.tied} is no number of candidates")
 
     @property
     def shape(self) -> GemmShape:

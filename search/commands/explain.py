@@ -147,6 +147,10 @@ def _file_of(row: TableRow, dispatcher: Dispatcher) -> Path | None:
 
 def _evidence(row: TableRow) -> str:
     spread = "" if row.spread_us is None else f", spread {row.spread_us:g} us"
+    if row.predicted_lo_us is not None and row.predicted_hi_us is not None:
+        spread = f" ({row.predicted_lo_us:g} to {row.predicted_hi_us:g})"
+    if row.tied:
+        spread += f", one of {row.tied + 1} tried that it cannot tell apart"
     repeats = "the same bits every run" if row.deterministic else "the last bit may differ between runs"
     if not row.config.repeatable:
         repeats = "sums of bf16 values: less exact than other rows, and the bits may differ between runs"

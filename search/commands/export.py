@@ -288,8 +288,15 @@ def _table_row(winner: Winner, trial: pd.Series[Any]) -> TableRow:
         winner.shape.M, winner.shape.N, winner.shape.K, winner.family, winner.config, winner.evidence,
         winner.deterministic, _made(winner, trial), time_us=cost_us if measured else None,
         spread_us=None if winner.spread_us is None else round(winner.spread_us, DIGITS),
-        predicted_us=None if measured else cost_us,
+        predicted_us=None if measured else cost_us, **({} if measured else _uncertainty(winner, trial)),
     )  # fmt: skip
+
+
+def _uncertainty(winner: Winner, trial: pd.Series[Any]) -> dict[str, Any]:
+    """What a predicted time leaves open: between which times it is, and how many others are as good."""
+    names = ("predicted_lo_us", "predicted_hi_us")
+    known = {name: round(float(trial[name]), DIGITS) for name in names if pd.notna(trial[name])}
+    return {**known, "tied": len(winner.equals) - 1}
 
 
 def _made(winner: Winner, trial: pd.Series[Any]) -> Made:

@@ -21,7 +21,7 @@ from search.evaluators.replay import PREFIX, ReplayEvaluator, is_replay
 from search.workers.cores import lent_cores
 
 SMALLER = DeviceKey(GFX950.arch, GFX950.architecture.cu_counts[1])
-TARGETS = ("auto", GFX950.arch, str(SMALLER), "local", "replay:PATH")
+TARGETS = ("auto", GFX950.arch, str(SMALLER), "local", "replay:FILE")
 OFFLINE = re.compile(rf"{GFX950.arch}(-([1-9]\d{{0,3}})cu)?")  # without a number, the usual device
 JOBS_PER_CORE = 4  # worker processes, at most
 

@@ -71,7 +71,7 @@ def _prepare(path: Path, create: bool) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.open("ab").close()
         elif not path.is_file():
-            raise InputError(f"{path}: no results; run `sweep` first, or name its folder with --results")
+            raise InputError(f"{path}: no results; run `sweep` first, or name the folder or the file that has them")
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}); {CURE}") from error
 

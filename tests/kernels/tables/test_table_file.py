@@ -177,7 +177,8 @@ def rows(draw: st.DrawFn, M: int) -> TableRow:
     row = TableRow(M, 64, 256, family.name, config, "predicted", deterministic, made, predicted_us=time)
     row = replace(row, graph=draw(st.booleans()))
     if draw(st.booleans()):
-        return row
+        around = {"predicted_lo_us": 0.9 * time, "predicted_hi_us": 1.2 * time, "tied": draw(st.integers(0, 99))}
+        return replace(row, **around) if draw(st.booleans()) else row
     spread_us = draw(st.none() | st.floats(0, 1e6))
     return replace(row, evidence="measured", predicted_us=None, time_us=time, spread_us=spread_us)
 

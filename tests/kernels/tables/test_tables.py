@@ -158,6 +158,9 @@ def test_row_whose_configuration_cannot_run_on_the_device_is_passed_over() -> No
         ({"predicted_us": float("inf")}, "predicted_us: inf is not a positive time"),
         ({"predicted_us": float("nan")}, "predicted_us: nan is not a positive time"),
         ({"predicted_us": 0.0}, "predicted_us: 0.0 is not a positive time"),
+        ({"predicted_lo_us": 99.0}, "predicted_lo_us: 99..10 us does not hold predicted_us = 10"),
+        ({"predicted_hi_us": float("inf")}, "predicted_lo_us: 10..inf us does not hold"),
+        ({"tied": -1}, "tied: -1 is no number of candidates"),
     ],
 )
 def test_row_that_contradicts_itself_is_rejected(change: dict[str, object], message: str) -> None:
@@ -168,6 +171,8 @@ def test_row_that_contradicts_itself_is_rejected(change: dict[str, object], mess
 def test_measured_row_must_not_carry_a_prediction_or_a_negative_spread() -> None:
     with pytest.raises(ValueError, match=r"^predicted_us: a measured row"):
         replace(measured(16, us=9.0), predicted_us=8.0)
+    with pytest.raises(ValueError, match=r"^tied: a measured row"):
+        replace(measured(16, us=9.0), tied=1)
     with pytest.raises(ValueError, match=r"^spread_us: -0.1"):
         measured(16, us=9.0, spread_us=-0.1)
 

@@ -50,6 +50,14 @@ def test_row_of_the_projects_table_is_named(table: Path, M: int, how: str, row_M
     assert "rows      M = 4 for 1..4, M = 16 for 8..20 at N = 2112, K = 7168" in found.lines()
 
 
+def test_what_the_model_leaves_open_is_said(table: Path) -> None:
+    (row,) = load_table(table).layer(2112, 7168)[1:]
+    open_row = replace(row, predicted_lo_us=8.5, predicted_hi_us=9.75, tied=2)
+    write_table(table, TunedTable(GFX950, (open_row,)))
+    (line,) = [line for line in explain(SHAPE).lines() if line.startswith("evidence")]
+    assert line.startswith("evidence  predicted 9 us (8.5 to 9.75), one of 3 tried that it cannot tell apart by t1")
+
+
 def test_miss_says_that_the_default_serves(table: Path) -> None:
     found = explain(GemmShape(5, 640, 448))
     text = "\n".join(found.lines())

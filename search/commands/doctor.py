@@ -41,6 +41,12 @@ from search.workers.cores import lent_cores
 
 Status = Literal["ok", "missing", "warning"]
 TRITON_RANGE = (OLDEST_TRITON, (3, 9))  # tested minor versions, both ends included
+EXTRAS = (  # package, the extra that brings it, what needs it
+    ("matplotlib", "plot", "inspect --plot"),
+    ("plotly", "report", "report --html"),
+    ("psycopg", "postgres", "--storage postgresql://..."),
+    ("ray", "ray", "--engine ray"),
+)
 TORCH_FROM = (2, 9)
 PYTHON_FROM = (3, 10)
 BLOCKING = (("gpu", "warning"), ("launcher", "missing"))  # checks without which nothing is measured
@@ -74,7 +80,7 @@ def examine(results: Path, storage: str | None = None) -> list[Check]:
     return [
         _python(), _torch(), _triton(), *_gpus(), *_measuring(), _cross_compiler(), _hip_compiler(), _objdump(),
         *_aiter(), *_calibration(), _allocator(), _optuna(results, storage), _cache(), _packages("pandas", "pyarrow"),
-        _packages("matplotlib", cure="pip install '.[plot]'"), _namesake(), *_tables(),
+        *(_extra(*one) for one in EXTRAS), _namesake(), *_tables(),
     ]  # fmt: skip
 
 
@@ -303,6 +309,14 @@ def _packages(*names: str, cure: str = "pip install the project's requirements")
     detail = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
     missing = None in versions.values()
     return Check(names[0], "missing" if missing else "ok", detail, cure if missing else "")
+
+
+def _extra(package: str, extra: str, use: str) -> Check:
+    """A package that one option needs."""
+    version = _version(package)
+    if version is None:
+        return Check(package, "missing", f"only {use} needs it", f"pip install '.[{extra}]'")
+    return Check(package, "ok", f"{package} {version}, for {use}")
 
 
 def _namesake() -> Check:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
 
+from kernels.errors import InputError
 from kernels.problem import GemmShape
 from search.commands.sweep import SweepRequest, run_sweep
 from search.report.progress import TerminalReporter
@@ -14,6 +16,7 @@ from search.results import load
 from search.results.starts import starts_for
 from search.space.shapes import parse_shapes
 from search.terminal import output_console
+from search.workers.main_guard import lacks_main_guard
 
 
 def tune(
@@ -49,8 +52,10 @@ def tune(
         Every trial of these shapes, one a row; ``attrs["units"]`` names the units of the columns.
 
     Raises:
-        InputError: As :func:`search.commands.sweep.run_sweep`, or a shape that cannot be read.
+        InputError: As :func:`search.commands.sweep.run_sweep`, a shape that cannot be read, or a script without guard.
     """
+    if lacks_main_guard(sys._getframe()):
+        raise InputError('worker processes import this script: put the call below if __name__ == "__main__":')
     wanted = _shapes([shapes] if isinstance(shapes, (str, GemmShape)) else shapes)
     request = SweepRequest(
         wanted, target, None if families is None else tuple(families), trials, time_budget_s, sampler, Path(results),

@@ -358,7 +358,8 @@ def test_program_answers_a_mistake_without_a_traceback(tmp_path: Path) -> None:
         [*program, "inspect", "--results", "none"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: none/studies.db: no results; run `sweep` first, or name the folder or the file that has them\n"
+    cure = "run `sweep` first, or name the folder or the file that has them"
+    assert done.stderr == f"error: none/studies.db: no results; {cure}\n"
 
 
 @pytest.mark.parametrize(

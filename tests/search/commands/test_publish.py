@@ -166,7 +166,9 @@ def test_aiters_triton_configurations_survive_the_way_there_and_back() -> None:
             for one in aiter_json.read(Path(name), text).trials
             if one.shape in rows
         }
-        said = {shape: row.config for shape, row in rows.items() if str(shape) not in {w.where for w in written.left_out}}
+        said = {
+            shape: row.config for shape, row in rows.items() if str(shape) not in {w.where for w in written.left_out}
+        }
         assert {shape: back[shape] for shape in said} == said, path.name
         written_back += len(said)
     assert written_back > 50

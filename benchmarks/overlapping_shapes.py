@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import optuna
 import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -28,6 +27,7 @@ from kernels.problem import GemmShape
 from search.commands import sweep as sweeps
 from search.evaluation import Candidate, Evaluation, Point
 from search.evaluators import Evaluator
+from search.results.trials import KeptTrials
 from search.study.study import Progress
 from search.terminal import one_line_errors
 
@@ -73,7 +73,7 @@ class StagedEvaluator(Evaluator):
         compiling.add_done_callback(lambda _: self._gpu.submit(self._measure, candidate, answer))
         return answer
 
-    def hold_finals(self, kept: optuna.Study, shape: GemmShape, incumbent: Point | None, seed: int) -> None:
+    def hold_finals(self, kept: KeptTrials, shape: GemmShape, incumbent: Point | None, seed: int) -> None:
         """They keep the GPU busy."""
         self._gpu.submit(self._stage, "finals", shape, self._seconds.finals_s).result()
 

@@ -25,6 +25,7 @@ class SharedQueue:
         self._claims = claims
         self._open_study = open_study
         self._waiting = list(shapes)
+        self._numbers: dict[GemmShape, int] = {}  # of their studies, as far as they were looked at
         self._taken: dict[GemmShape, int] = {}  # numbers of the studies that this sweep leads
         self._lock = threading.Lock()
 
@@ -38,7 +39,7 @@ class SharedQueue:
         """The first shape that no other sweep leads, which this one leads from now on; None if there is none."""
         with self._lock:
             for shape in self._waiting:
-                study = self._open_study(shape)._study_id
+                study = self._number(shape)
                 if self._claims.lease(study):
                     self._waiting.remove(shape)
                     self._taken[shape] = study
@@ -49,3 +50,8 @@ class SharedQueue:
         """The search of ``shape`` has ended, and other sweeps may look at it."""
         with self._lock:
             self._claims.release(self._taken.pop(shape))
+
+    def _number(self, shape: GemmShape) -> int:
+        if shape not in self._numbers:
+            self._numbers[shape] = self._open_study(shape)._study_id
+        return self._numbers[shape]

@@ -35,7 +35,7 @@ from search.evaluators.targets import check_engine, check_jobs, make_cluster, ma
 from search.formats.incumbents import incumbents
 from search.results.claims import SharedClaims, shared_claims
 from search.results.dashboard import describe_study
-from search.results.record import make_record, point_of
+from search.results.record import make_record
 from search.results.starts import Start
 from search.results.storage import open_storage
 from search.results.stored import searched_trials, study_names
@@ -46,7 +46,7 @@ from search.study.earlier import EarlierStudies
 from search.study.points import Points
 from search.study.priors import best_point, first_trials, sweep_points
 from search.study.samplers import GRID, check_sampler
-from search.study.sharing import SharedStudy
+from search.study.sharing import SharedStudy, SharedTrials
 from search.study.study import LOOK_S, Progress, Stopping, StudyRun
 from search.terminal import stop_on_interrupt
 from search.workers.pool import START_TIMEOUT_S
@@ -224,6 +224,7 @@ class _Sweep:
     held: dict[GemmShape, int] = field(default_factory=dict)  # trials of earlier runs
     left: list[GemmShape] = field(default_factory=list)
     reporting: threading.Lock = field(default_factory=threading.Lock)
+    helping: threading.Lock = field(default_factory=threading.Lock)  # claims are of a process, so that one lane helps
 
     def __post_init__(self) -> None:
         """Learn which studies there are."""
@@ -284,9 +285,13 @@ class _Sweep:
         self.left += [shape for shape in queue.left if not self.held[shape]]
 
     def help(self, queue: SharedQueue, end_s: float) -> bool:
-        """Judge points of the shapes that other sweeps lead; whether there were any."""
-        ended = [self.search(shape, end_s, 1, leads=False) for shape in queue.left]
-        return any(ended)
+        """Judge points of the shapes that other sweeps lead; whether there were any. One lane at a time does so."""
+        if not self.helping.acquire(blocking=False):
+            return False
+        try:
+            return any([self.search(shape, end_s, 1, leads=False) for shape in queue.left])
+        finally:
+            self.helping.release()
 
     def order(self) -> list[GemmShape]:
         """Shapes in the order of their search; first, of equals, those whose row other kernels or compilers made.
@@ -342,14 +347,13 @@ class _Sweep:
         """
         request = self.request
         kept = self.patiently(lambda: self.open_study(shape))
-        trials = KeptTrials(kept)
-        if self.claims is not None:
-            points_done = {point_of(trial.record) for trial in self.patiently(trials.read) if not trial.final}
-            self.held[shape] = len(points_done)
-        sharing = None if self.claims is None else SharedStudy(trials, self.claims, waits=leads)
+        trials = self.trials(kept)
+        sharing = SharedStudy(trials, waits=leads) if isinstance(trials, SharedTrials) else None
+        if sharing is not None:
+            self.held[shape] = sharing.stored
+            if not leads and not sharing.vacant(request.trials):
+                return 0
         complete = self.held[shape] >= request.trials  # nothing to search, perhaps finals to hold
-        if complete and not leads:
-            return 0
         if points is None or complete:
             points = Points({}, request.seed) if complete else self.points(shape)
         record = partial(_record, study=kept.study_name, device=self.evaluator.device)
@@ -370,13 +374,17 @@ class _Sweep:
             self.left.append(shape)
             return 0
         if not self.stop.is_set():
-            self.hold_finals(kept, shape)
-        best = best_point(trial.record for trial in self.patiently(trials.read))
+            self.hold_finals(trials, shape)
+        best = best_point(trial.record for trial in trials.read())
         if best is not None:
             self.earlier.found(shape, best)
         with self.reporting:
             self.reporter.study_done(ended)
         return ended.done - self.held[shape]
+
+    def trials(self, kept: optuna.Study) -> KeptTrials:
+        """Those of ``kept``, which other sweeps may add to."""
+        return KeptTrials(kept) if self.claims is None else self.patiently(partial(SharedTrials, kept, self.claims))
 
     def patiently(self, attempt: Callable[[], Result]) -> Result:
         """What ``attempt`` gives; a server that is shared may be away for a while."""
@@ -430,7 +438,7 @@ class _Sweep:
             if one.family in points.legal and not (one.exact and points.legal[one.family].index_of(one.config) is None)
         ]
 
-    def hold_finals(self, kept: optuna.Study, shape: GemmShape) -> None:
+    def hold_finals(self, kept: KeptTrials, shape: GemmShape) -> None:
         row = load_dispatcher(self.evaluator.device).choose(shape)
         incumbent = (row.family, row.config) if row.lookup.row and row.lookup.how == "exact" else None
         try:

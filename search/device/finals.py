@@ -11,7 +11,6 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 import numpy as np
-import optuna
 
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
@@ -55,15 +54,14 @@ class Decision:
 
 
 def decide(
-    kept: optuna.Study, shape: GemmShape, evaluator: FinalsEvaluator, incumbent: Point | None, seed: int = 0
+    kept: KeptTrials, shape: GemmShape, evaluator: FinalsEvaluator, incumbent: Point | None, seed: int = 0
 ) -> Decision | None:
     """Hold the finals of ``kept`` and add a trial for each finalist; None where there is nothing (new) to decide.
 
     Raises:
         FinalsFailedError: The finalists could not be timed; the trials stand as they are.
     """
-    store = KeptTrials(kept)
-    trials = store.read()
+    trials = kept.read()
     if not trials or _decided(trials):
         return None
     records = {_candidate(shape, trial.record): trial.record for trial in trials}
@@ -77,7 +75,7 @@ def decide(
     seconds = (time.monotonic() - start_s) / len(chosen)
     for final in selection.finals:
         record = _final_record(records[final.finalist.candidate], final, decision, evaluator.device, seconds)
-        store.add(record, final=True)
+        kept.add(record, final=True)
     return decision
 
 

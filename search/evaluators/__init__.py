@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import ClassVar
 
-import optuna
-
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
 from search.evaluation import Candidate, Evaluation, Point
+from search.results.trials import KeptTrials
 from search.space.available import available_spaces
 from search.space.legal_set import legal_sets
 from search.space.space import SearchSpace
@@ -58,7 +57,7 @@ class Evaluator:
         """
         return legal_sets(spaces.values(), shape, self.device)
 
-    def hold_finals(self, kept: optuna.Study, shape: GemmShape, incumbent: Point | None, seed: int) -> None:
+    def hold_finals(self, kept: KeptTrials, shape: GemmShape, incumbent: Point | None, seed: int) -> None:
         """Where times are measured: settle in finals which of the study's trials is the fastest.
 
         Raises:

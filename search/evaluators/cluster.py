@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
-import optuna
-
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.families import study_hash
@@ -26,6 +24,7 @@ from kernels.rocm.toolchain import triton_version
 from search.device.finals import FinalsEvaluator, decide
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, FinalTimes, Point
 from search.evaluators import Evaluator
+from search.results.trials import KeptTrials
 
 Make = Callable[[int], Evaluator]  # of so many worker processes
 LOSSES: Final = 3  # hosts that a candidate may take with it before it is to blame
@@ -221,7 +220,7 @@ class MeasuringCluster(ClusterEvaluator):
                     host.shapes.discard(shape)
                     host.actor.study_ended.remote(shape)
 
-    def hold_finals(self, kept: optuna.Study, shape: GemmShape, incumbent: Point | None, seed: int) -> None:
+    def hold_finals(self, kept: KeptTrials, shape: GemmShape, incumbent: Point | None, seed: int) -> None:
         """Settle on the study's GPU which of its trials is the fastest, see :func:`search.device.finals.decide`."""
         decide(kept, shape, self, incumbent, seed)
 

@@ -8,8 +8,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 
-import optuna
-
 from kernels.device import DeviceKey
 from kernels.errors import KernelError
 from kernels.families import FAMILIES
@@ -24,6 +22,7 @@ from search.device.timing import COLD, TimingProtocol
 from search.device.visible import see_none, see_only
 from search.evaluation import SIMULATED, Candidate, Evaluation, FinalTimes, Point, Value
 from search.evaluators import Evaluator
+from search.results.trials import KeptTrials
 from search.workers.cores import MOST_COMPILERS, allow_descriptors, lent_cores
 from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
 
@@ -130,7 +129,7 @@ class DeviceEvaluator(Evaluator):
         """Time ``winner`` as the search does and through the dispatcher, side by side."""
         return self._final(FinalTask((winner,), self._timing, rounds, seed, dispatched=True))
 
-    def hold_finals(self, kept: optuna.Study, shape: GemmShape, incumbent: Point | None, seed: int) -> None:
+    def hold_finals(self, kept: KeptTrials, shape: GemmShape, incumbent: Point | None, seed: int) -> None:
         """Settle on the study's GPU which of its trials is the fastest, see :func:`search.device.finals.decide`."""
         decide(kept, shape, self, incumbent, seed)
 

@@ -1,7 +1,9 @@
 """Several sweeps that share one PostgreSQL database: who judges which point, and who leads the search of which shape.
 
 A claim or a lease ends ``lapse_s`` after its owner's last sign of life, so that those of a killed process come free.
-All times are the server's. SQLite and journals have one writer, see :func:`search.results.studies.only_writer`.
+What a process changes about the claims of a study, a trial that it stores included, is one transaction that waits for
+those of the others. All times are the server's. SQLite and journals have one writer, see
+:func:`search.results.studies.only_writer`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -36,13 +38,15 @@ LOCK: Final = 0x6D786670  # of the advisory locks: "mxfp"
 TABLES: Final = (
     """CREATE TABLE IF NOT EXISTS mxfp4_claims (
         study_id integer NOT NULL REFERENCES studies (study_id) ON DELETE CASCADE, point text NOT NULL,
-        owner text NOT NULL, until timestamptz NOT NULL, done boolean NOT NULL DEFAULT false,
+        owner text NOT NULL, until timestamptz NOT NULL,
         PRIMARY KEY (study_id, point))""",
     """CREATE TABLE IF NOT EXISTS mxfp4_leases (
         study_id integer PRIMARY KEY REFERENCES studies (study_id) ON DELETE CASCADE,
         owner text NOT NULL, until timestamptz NOT NULL)""",
 )
-LATER: Final = "now() + :lapse * interval '1 second'"
+NOW: Final = "clock_timestamp()"  # now() is when the transaction began, perhaps long before it had the lock
+LAPSE: Final = ":lapse * interval '1 second'"
+LATER: Final = f"{NOW} + {LAPSE}"
 
 
 class Claim(Enum):
@@ -65,6 +69,55 @@ def point_of_key(key: str) -> Point:
     return family, FAMILIES[family].config(values)
 
 
+class Ledger:
+    """The claims of one study, within a transaction in which no other process changes them.
+
+    A point whose claim has lapsed keeps its place for as long again: who finds the study full takes it over, and the
+    points of a study do not depend on who was killed.
+
+    Args:
+        connection: Of the transaction.
+    """
+
+    def __init__(self, connection: Connection, study: int, owner: str, lapse_s: float) -> None:
+        self.connection = connection
+        self._names = {"study": study, "owner": owner, "lapse": lapse_s}
+
+    def places(self) -> dict[str, bool]:
+        """Keys of the points that were claimed and not stored, and whether another process judges them now."""
+        self._run(f"DELETE FROM mxfp4_claims WHERE study_id = :study AND until < {NOW} - {LAPSE}")
+        rows = self._run(
+            f"SELECT point, owner <> :owner AND until > {NOW} FROM mxfp4_claims WHERE study_id = :study"
+        )  # fmt: skip
+        return {key: others for key, others in rows}
+
+    def claim(self, key: str, stored: Collection[str], total: int) -> Claim:
+        """Be the one who judges the point ``key``.
+
+        Args:
+            stored: Keys of the study's trials.
+            total: Distinct points of the study that are or were judged, at most.
+        """
+        places = self.places()
+        if key in stored or places.get(key):
+            return Claim.taken
+        if len(stored) + sum(other != key and other not in stored for other in places) >= total:
+            return Claim.full
+        self._run(
+            f"""INSERT INTO mxfp4_claims (study_id, point, owner, until) VALUES (:study, :point, :owner, {LATER})
+            ON CONFLICT (study_id, point) DO UPDATE SET owner = :owner, until = {LATER}""",
+            point=key,
+        )
+        return Claim.ours
+
+    def drop(self, key: str) -> None:
+        """The point ``key`` is stored."""
+        self._run("DELETE FROM mxfp4_claims WHERE study_id = :study AND point = :point", point=key)
+
+    def _run(self, statement: str, **names: Any) -> list[tuple[Any, ...]]:
+        return _rows(self.connection, statement, {**self._names, **names})
+
+
 class SharedClaims:
     """The claims and leases of one process.
 
@@ -75,10 +128,12 @@ class SharedClaims:
     """
 
     def __init__(self, storage: RDBStorage, lapse_s: float = LAPSE_S, patience_s: float = PATIENCE_S) -> None:
+        self.storage = storage
         self._engine = storage.engine
         self._lapse_s = lapse_s
         self._patience_s = patience_s
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._names = {"owner": self.owner, "lapse": lapse_s}
         self._closed = threading.Event()
         with self._locked(0) as connection:
             for table in TABLES:
@@ -91,7 +146,7 @@ class SharedClaims:
         self._closed.set()
         self._heart.join()
         with suppress(*LOST):
-            self._all("DELETE FROM mxfp4_claims WHERE owner = :owner AND NOT done")
+            self._all("DELETE FROM mxfp4_claims WHERE owner = :owner")
             self._all("DELETE FROM mxfp4_leases WHERE owner = :owner")
 
     @contextmanager
@@ -105,7 +160,7 @@ class SharedClaims:
         rows = self._all(
             f"""INSERT INTO mxfp4_leases (study_id, owner, until) VALUES (:study, :owner, {LATER})
             ON CONFLICT (study_id) DO UPDATE SET owner = :owner, until = {LATER}
-            WHERE mxfp4_leases.until < now() OR mxfp4_leases.owner = :owner RETURNING owner""",
+            WHERE mxfp4_leases.until < {NOW} OR mxfp4_leases.owner = :owner RETURNING owner""",
             study=study,
         )
         return bool(rows)
@@ -114,62 +169,23 @@ class SharedClaims:
         """Lead it no more."""
         self._all("DELETE FROM mxfp4_leases WHERE study_id = :study AND owner = :owner", study=study)
 
-    def claim(self, study: int, point: Point, total: int) -> Claim:
-        """Be the one who judges ``point``.
-
-        Args:
-            total: Distinct points of the study that are or were judged, at most.
-        """
-
-        def attempt() -> Claim:
-            with self._locked(study) as connection:
-                others = "study_id = :study AND point <> :point AND (done OR until > now())"
-                place = self._names(study=study, point=key_of(point))
-                held = connection.execute(text(f"SELECT count(*) FROM mxfp4_claims WHERE {others}"), place).scalar_one()
-                if held >= total:
-                    return Claim.full
-                mine = connection.execute(
-                    text(f"""INSERT INTO mxfp4_claims (study_id, point, owner, until)
-                    VALUES (:study, :point, :owner, {LATER})
-                    ON CONFLICT (study_id, point) DO UPDATE SET owner = :owner, until = {LATER}
-                    WHERE NOT mxfp4_claims.done AND (mxfp4_claims.until < now() OR mxfp4_claims.owner = :owner)
-                    RETURNING owner"""),
-                    place,
-                ).first()
-                return Claim.taken if mine is None else Claim.ours
-
-        return self.patiently(attempt)
-
-    def renew(self, study: int, point: Point) -> bool:
-        """Whether the claim is still this process's: it was not silent for so long that another took it over."""
-        rows = self._all(
-            f"""UPDATE mxfp4_claims SET until = {LATER}
-            WHERE study_id = :study AND point = :point AND owner = :owner AND NOT done RETURNING owner""",
-            study=study, point=key_of(point),
-        )  # fmt: skip
-        return bool(rows)
-
-    def done(self, study: int, point: Point) -> None:
-        """The trial of ``point`` is stored."""
-        self._all(
-            f"""INSERT INTO mxfp4_claims (study_id, point, owner, until, done)
-            VALUES (:study, :point, :owner, {LATER}, true)
-            ON CONFLICT (study_id, point) DO UPDATE SET done = true""",
-            study=study, point=key_of(point),
-        )  # fmt: skip
+    @contextmanager
+    def ledger(self, study: int) -> Iterator[Ledger]:
+        """The claims of ``study``, and a transaction that is lost where the server goes away."""
+        with self._locked(study) as connection:
+            yield Ledger(connection, study, self.owner, self._lapse_s)
 
     def give_up(self, study: int, point: Point) -> None:
         """Judge ``point`` no more."""
         self._all(
-            "DELETE FROM mxfp4_claims WHERE study_id = :study AND point = :point AND owner = :owner AND NOT done",
+            "DELETE FROM mxfp4_claims WHERE study_id = :study AND point = :point AND owner = :owner",
             study=study, point=key_of(point),
         )  # fmt: skip
 
     def elsewhere(self, study: int) -> frozenset[str]:
         """Keys of the points that other processes judge now."""
         rows = self._all(
-            """SELECT point FROM mxfp4_claims
-            WHERE study_id = :study AND NOT done AND until > now() AND owner <> :owner""",
+            f"SELECT point FROM mxfp4_claims WHERE study_id = :study AND until > {NOW} AND owner <> :owner",
             study=study,
         )
         return frozenset(point for (point,) in rows)
@@ -186,14 +202,10 @@ class SharedClaims:
                     raise
                 time.sleep(PAUSE_S)
 
-    def _names(self, **names: Any) -> dict[str, Any]:
-        return {"owner": self.owner, "lapse": self._lapse_s, **names}
-
     def _all(self, statement: str, **names: Any) -> list[tuple[Any, ...]]:
         def attempt() -> list[tuple[Any, ...]]:
             with self._engine.begin() as connection:
-                done = connection.execute(text(statement), self._names(**names))
-                return [tuple(row) for row in done] if done.returns_rows else []
+                return _rows(connection, statement, {**self._names, **names})
 
         return self.patiently(attempt)
 
@@ -208,10 +220,13 @@ class SharedClaims:
         """Thread: give signs of life."""
         while not self._closed.wait(self._lapse_s / BEATS):
             with suppress(*LOST), self._engine.begin() as connection:
-                for table in ("mxfp4_claims WHERE NOT done AND", "mxfp4_leases WHERE"):
-                    name, _, where = table.partition(" ")
-                    statement = f"UPDATE {name} SET until = {LATER} {where} owner = :owner"
-                    connection.execute(text(statement), self._names())
+                for table in ("mxfp4_claims", "mxfp4_leases"):
+                    _rows(connection, f"UPDATE {table} SET until = {LATER} WHERE owner = :owner", self._names)
+
+
+def _rows(connection: Connection, statement: str, names: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    done = connection.execute(text(statement), names)
+    return [tuple(row) for row in done] if done.returns_rows else []
 
 
 def shared_claims(storage: BaseStorage, lapse_s: float = LAPSE_S) -> SharedClaims | None:

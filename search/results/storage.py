@@ -15,8 +15,10 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import get_lock_file
-from sqlalchemy import create_engine, inspect, make_url, text
+from optuna.trial import FrozenTrial
+from sqlalchemy import Connection, create_engine, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DatabaseError, SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from kernels.disk import DISTRIBUTION
 from kernels.errors import InputError
@@ -119,6 +121,19 @@ def _with_new_tables(url: str, options: Mapping[str, Any]) -> BaseStorage:
                 raise
             time.sleep(random.uniform(0, CREATION_PAUSE_S))
     return RDBStorage(url, dict(options))
+
+
+def insert_trial(connection: Connection, storage: RDBStorage, study: int, trial: FrozenTrial) -> None:
+    """Add ``trial`` in a transaction that may do more, once.
+
+    Optuna's own way has a transaction of its own, and tries again when the server's answer is lost.
+    """
+    from optuna.storages._rdb.models import StudyModel  # Optuna 5
+
+    with Session(connection, join_transaction_mode="rollback_only") as session:
+        StudyModel.find_or_raise_by_id(study, session, for_update=True)  # so that trials are numbered one by one
+        storage._get_prepared_new_trial(study, trial, session)
+        session.commit()  # to the connection, whose transaction goes on
 
 
 def _journal(path: Path) -> BaseStorage:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from kernels.errors import InputError
 from search.results.columns import COLUMNS, arrow_table, frame_of_table
 from search.results.record import COLUMNS_OF, FINAL, RECORD, Listed, Record, unpacked
 from search.results.storage import open_storage
-from search.results.trials import kept_trials, listed
+from search.results.trials import KeptTrial, kept_trials, listed
 
 FINISHED: Final = (TrialState.COMPLETE, TrialState.PRUNED)
 AT_ONCE: Final = 2_000  # records that are in memory with their names
@@ -45,10 +45,16 @@ ALL = text(f"{_RECORDS} AND trials.trial_id > :after ORDER BY trials.trial_id")
 SOME = text(f"{_RECORDS} AND trials.study_id IN :studies ORDER BY trials.trial_id").bindparams(
     bindparam("studies", type_=Integer(), expanding=True)
 )
+NEWER = text(f"""
+    SELECT trials.trial_id, trials.number, attributes.value_json, EXISTS (
+        SELECT 1 FROM trial_user_attributes AS final WHERE final.trial_id = trials.trial_id AND final.key = '{FINAL}'
+    ) {_FROM} AND trials.study_id = :study AND trials.trial_id > :after ORDER BY trials.trial_id
+""")
 ONE = text(f"{_RECORDS} AND trials.trial_id = :trial")
 COUNT = text(f"SELECT count(*) {_FROM} AND trials.trial_id <= :last")
 STUDIES = text("SELECT study_id, study_name FROM studies ORDER BY study_id")
 VERSIONS = text("SELECT key, value_json FROM study_user_attributes WHERE key LIKE :key")
+OF_STUDY = text(f"{VERSIONS} AND study_id = :study")
 SEARCHED = text(f"""
     SELECT studies.study_name, count(*) FROM trials JOIN studies ON trials.study_id = studies.study_id
     WHERE studies.study_name IN :names AND trials.state IN ('{FINISHED[0].name}', '{FINISHED[1].name}')
@@ -77,6 +83,21 @@ def searched_trials(storage: BaseStorage, names: Collection[str]) -> dict[str, i
         for study in storage.get_all_studies() if study.study_name in names
     }  # fmt: skip
     return {name: sum(FINAL not in trial.user_attrs for trial in found) for name, found in trials.items()}
+
+
+def newer_trials(connection: Connection, study: int, after: int) -> list[tuple[int, KeptTrial]]:
+    """The trials of a study that were added after the one of Optuna's number ``after``, each with its own, in order.
+
+    Optuna locks a study while it adds a trial, so that a trial with a lower number does not come later.
+    """
+    rows = connection.execute(NEWER, {"study": study, "after": after}).all()
+    if not rows:
+        return []
+    columns = _listed(connection.execute(OF_STUDY, {"key": f"{COLUMNS_OF}%", "study": study}))
+    return [
+        (trial, KeptTrial(number, unpacked(json.loads(value), columns), bool(final)))
+        for trial, number, value, final in rows
+    ]
 
 
 def stored_frame(location: Path | str, studies: Collection[str] | None = None) -> pd.DataFrame:
@@ -142,7 +163,11 @@ def _read(connection: Connection, query: Any, database: str, **parameters: Any) 
 
 
 def _versions(connection: Connection) -> Listed:
-    return listed({key: json.loads(value) for key, value in connection.execute(VERSIONS, {"key": f"{COLUMNS_OF}%"})})
+    return _listed(connection.execute(VERSIONS, {"key": f"{COLUMNS_OF}%"}))
+
+
+def _listed(rows: Iterable[Any]) -> Listed:
+    return listed({key: json.loads(value) for key, value in rows})
 
 
 def _record(value: str, number: int, columns: Listed, database: str) -> Record:

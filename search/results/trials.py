@@ -48,8 +48,12 @@ class KeptTrials:
 
     def add(self, record: Mapping[str, Value], *, final: bool = False) -> None:
         """Add a trial, whole and in one transaction."""
-        attributes: dict[str, Any] = {RECORD: packed(record)} | ({FINAL: True} if final else {})
-        self.study.add_trial(frozen_trial(record, attributes))
+        self.study.add_trial(kept_as(record, final=final))
+
+
+def kept_as(record: Mapping[str, Value], *, final: bool) -> FrozenTrial:
+    """Optuna's trial that holds ``record`` and no more."""
+    return frozen_trial(record, {RECORD: packed(record)} | ({FINAL: True} if final else {}))
 
 
 def listed(attributes: Mapping[str, Any]) -> Listed:

@@ -339,7 +339,7 @@ class StudyRun:
         settling.ended(better=self._is_better(evaluation))
         if settling.settled:
             record["settled"] = True
-        if not self._sharing.keep(running.point, record):
+        if not self._sharing.keep(running.point, record, wanted):
             self._elsewhere[running.point] = running.trial
             return False
         running.trial.set_user_attr(RECORD, record)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -39,12 +38,8 @@ class SlowEvaluator(FakeEvaluator):
         return judge(candidate)
 
 
-def run(log: Path, words: list[str], lapse_s: float = claims.LAPSE_S) -> None:
+def main(log: str, lapse_s: float, words: list[str]) -> None:
     """Run a command of the program whose candidates are judged so."""
-    sweep.make_evaluator = lambda *_, **__: SlowEvaluator(log)  # type: ignore[assignment]
+    sweep.make_evaluator = lambda *_, **__: SlowEvaluator(Path(log))  # type: ignore[assignment]
     sweep.shared_claims = partial(claims.shared_claims, lapse_s=lapse_s)  # type: ignore[assignment]
     app(words, standalone_mode=False)
-
-
-if __name__ == "__main__":
-    run(Path(sys.argv[1]), sys.argv[3:], float(sys.argv[2]))

@@ -6,8 +6,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import shared_writer
+from hatchery import Hatchery, hatchery
 from postgres import Server, running_server
 
 from search.results import load
@@ -47,12 +46,14 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def start(log: Path, words: list[str]) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
-    return subprocess.Popen(
-        [sys.executable, shared_writer.__file__, str(log), str(LAPSE_S), *words],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def sweeps() -> Iterator[Hatchery]:
+    with hatchery(shared_writer) as made:
+        yield made
+
+
+def started(sweeps: Hatchery, count: int, log: Path, words: list[str]) -> list[int]:
+    return sweeps.fork([[str(log), LAPSE_S, words]] * count)
 
 
 def judged(log: Path) -> Judged:
@@ -60,24 +61,19 @@ def judged(log: Path) -> Judged:
     return [(process, json.dumps(point)) for process, *point in map(json.loads, lines)]
 
 
-def wait_for(what: Callable[[], bool], writers: list[subprocess.Popen[bytes]]) -> None:
+def wait_for(what: Callable[[], bool]) -> None:
     end_s = time.monotonic() + WAIT_S
     while not what():
         assert time.monotonic() < end_s
-        assert all(writer.poll() is None for writer in writers)
-        time.sleep(0.05)
-
-
-def ended(process: subprocess.Popen[bytes]) -> None:
-    _, said = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 0, said.decode()[-2000:]
+        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def alone(tmp_path_factory: pytest.TempPathFactory, sweeps: Hatchery) -> set[str]:
     """Points that one process judges."""
     folder = tmp_path_factory.mktemp("alone")
-    ended(start(folder / "log", [*SWEEP, str(folder / "studies.db")]))
+    started(sweeps, 1, folder / "log", [*SWEEP, str(folder / "studies.db")])
+    assert sweeps.codes() == [0]
     return {point for _, point in judged(folder / "log")}
 
 
@@ -88,47 +84,41 @@ def stored(server: Server) -> list[str]:
     ]  # fmt: skip
 
 
-# Not yet part of the gate: about one run in four ends with another number of trials than one process would have.
-@pytest.mark.slow
 def test_three_writers_do_the_work_of_one_when_one_of_them_is_killed(
-    server: Server, alone: set[str], tmp_path: Path
+    server: Server, alone: set[str], sweeps: Hatchery, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    writers = [start(log, [*SWEEP, server.url]) for _ in range(3)]
-    wait_for(lambda: len({process for process, _ in judged(log)}) == 3, writers)
-    victim = writers[0]
-    victim.send_signal(signal.SIGKILL)
-    for writer in writers[1:]:
-        ended(writer)
-    assert victim.wait() == -signal.SIGKILL
-    lived = Counter(point for process, point in judged(log) if process != victim.pid)
+    victim, *others = started(sweeps, 3, log, [*SWEEP, server.url])
+    wait_for(lambda: victim in {process for process, _ in judged(log)})
+    os.kill(victim, signal.SIGKILL)
+    assert sweeps.codes() == [-signal.SIGKILL, 0, 0]
+    lived = Counter(point for process, point in judged(log) if process in others)
     assert max(lived.values()) == 1
-    assert len(stored(server)) == len(set(stored(server)))  # none twice
-    # None lost. Which ones may differ: what the victim held comes free when the others have gone on to the next points.
-    assert len(stored(server)) == len(alone)
+    assert sorted(stored(server)) == sorted(alone)  # none lost, none twice, and no others
 
 
-def test_a_server_that_is_killed_and_comes_back_costs_nothing(server: Server, alone: set[str], tmp_path: Path) -> None:
+def test_a_server_that_is_killed_and_comes_back_costs_nothing(
+    server: Server, alone: set[str], sweeps: Hatchery, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
-    writers = [start(log, [*SWEEP, server.url]) for _ in range(2)]
-    wait_for(lambda: len(judged(log)) >= 6, writers)
+    started(sweeps, 2, log, [*SWEEP, server.url])
+    wait_for(lambda: len(judged(log)) >= 6)
     server.kill()
     time.sleep(1.5)
     server.start()
-    for writer in writers:
-        ended(writer)
+    assert sweeps.codes() == [0, 0]
     assert max(Counter(point for _, point in judged(log)).values()) == 1
     assert sorted(stored(server)) == sorted(alone)
 
 
-def test_the_job_of_the_docs_shares_its_shapes(server: Server, tmp_path: Path) -> None:
+def test_the_job_of_the_docs_shares_its_shapes(server: Server, sweeps: Hatchery, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "several-machines.md").read_text()
     (line,) = [line for line in page.splitlines() if line.startswith("srun ")]
     line = line.replace("$STORAGE", server.url).replace("$SLURM_CPUS_PER_TASK", "1")
     words = [*shlex.split(line.partition("run_search.py ")[2]), "--trials", "2", "--families", "fused"]
     log = tmp_path / "log"
-    for task in [start(log, words) for _ in range(2)]:
-        ended(task)
+    started(sweeps, 2, log, words)
+    assert sweeps.codes() == [0, 0]
     assert max(Counter(point for _, point in judged(log)).values()) == 1
     assert set(Counter(point[: point.index(",")] for point in stored(server)).values()) == {2}
     assert len(stored(server)) == 2 * len(load_shapes(ROOT / "configs" / "shapes" / "gpumode.yaml").shapes)

@@ -76,7 +76,7 @@ def frame(kept: optuna.Study) -> object:
 
 def test_the_winner_of_the_finals_wins_the_shape_although_the_search_ranked_it_last() -> None:
     kept = study({1: 20.0, 2: 20.1, 4: 20.2, 8: 40.0})
-    decision = decide(kept, SHAPE, SideBySide({1: 20.8, 2: 21.0, 4: 19.9}), None)
+    decision = decide(KeptTrials(kept), SHAPE, SideBySide({1: 20.8, 2: 21.0, 4: 19.9}), None)
     assert decision is not None
     assert decision.selection.winner.finalist.candidate == candidate(4)
     assert decision.confirmed_us == pytest.approx(20.4)
@@ -95,7 +95,7 @@ class NeverServed(SideBySide):
 
 def test_a_winner_that_the_dispatcher_did_not_time_keeps_the_reason() -> None:
     kept = study({1: 20.0, 2: 20.1, 4: 30.0, 8: 40.0})
-    decide(kept, SHAPE, NeverServed({1: 20.0, 2: 22.0, 4: 30.0}), None)
+    decide(KeptTrials(kept), SHAPE, NeverServed({1: 20.0, 2: 22.0, 4: 30.0}), None)
     added = [trial.record for trial in KeptTrials(kept).read() if trial.final]
     assert [record.get("reason") for record in added] == [
         "not timed through the dispatcher: timed_out: on the GPU: no answer within 300 s", None, None,
@@ -105,7 +105,7 @@ def test_a_winner_that_the_dispatcher_did_not_time_keeps_the_reason() -> None:
 
 def test_each_finalist_becomes_a_trial_with_its_new_time_and_the_winner_says_how_sure_it_is() -> None:
     kept = study({1: 20.0, 2: 20.1, 4: 30.0, 8: 40.0})
-    decide(kept, SHAPE, SideBySide({1: 20.0, 2: 22.0, 4: 30.0}), None)
+    decide(KeptTrials(kept), SHAPE, SideBySide({1: 20.0, 2: 22.0, 4: 30.0}), None)
     added = [trial.record for trial in KeptTrials(kept).read() if trial.final]
     assert [record["GROUP_M"] for record in added] == [1, 2, 4]  # fastest first
     assert [record["selected"] for record in added] == [True, False, False]
@@ -119,7 +119,7 @@ def test_each_finalist_becomes_a_trial_with_its_new_time_and_the_winner_says_how
 def test_the_incumbent_is_re_timed_and_stays_inside_the_noise() -> None:
     kept = study({1: 20.0, 2: 20.1, 4: 20.2, 8: 25.0})
     evaluator = SideBySide({1: 20.0, 2: 20.0, 4: 20.0, 8: 20.05})
-    decision = decide(kept, SHAPE, evaluator, ("fused", candidate(8).config))
+    decision = decide(KeptTrials(kept), SHAPE, evaluator, ("fused", candidate(8).config))
     assert sorted(evaluator.asked) == [1, 2, 4, 8]
     assert decision is not None and decision.selection.winner.finalist.candidate == candidate(8)
     assert decision.selection.tie
@@ -128,28 +128,28 @@ def test_the_incumbent_is_re_timed_and_stays_inside_the_noise() -> None:
 def test_nothing_is_decided_twice_or_without_trials() -> None:
     kept = study({1: 20.0, 2: 20.1})
     evaluator = SideBySide({1: 20.0, 2: 21.0})
-    assert decide(kept, SHAPE, evaluator, None) is not None
-    assert decide(kept, SHAPE, evaluator, None) is None
-    assert decide(study({}), SHAPE, evaluator, None) is None
+    assert decide(KeptTrials(kept), SHAPE, evaluator, None) is not None
+    assert decide(KeptTrials(kept), SHAPE, evaluator, None) is None
+    assert decide(KeptTrials(study({})), SHAPE, evaluator, None) is None
 
 
 def test_finals_that_were_cut_short_before_the_winner_was_kept_are_held_again() -> None:
     times_us = {1: 20.0, 2: 20.05, 4: 30.0}
     whole = study(times_us)
     incumbent = ("fused", candidate(2).config)  # ties with the fastest and wins, so that it is kept second
-    assert decide(whole, SHAPE, SideBySide(times_us), incumbent) is not None
+    assert decide(KeptTrials(whole), SHAPE, SideBySide(times_us), incumbent) is not None
     kept = study(times_us)
     kept.add_trial(whole.get_trials()[3])  # the first of the finals
     assert KeptTrials(kept).read()[3].record["selected"] is False
-    again = decide(kept, SHAPE, SideBySide(times_us), incumbent)
+    again = decide(KeptTrials(kept), SHAPE, SideBySide(times_us), incumbent)
     assert again is not None and again.selection.winner.finalist.candidate == candidate(2)
-    assert decide(kept, SHAPE, SideBySide(times_us), incumbent) is None
+    assert decide(KeptTrials(kept), SHAPE, SideBySide(times_us), incumbent) is None
     kept.add_trial(study({8: 25.0}).get_trials()[0])  # the search went on
-    assert decide(kept, SHAPE, SideBySide({**times_us, 8: 25.0}), incumbent) is not None
+    assert decide(KeptTrials(kept), SHAPE, SideBySide({**times_us, 8: 25.0}), incumbent) is not None
 
 
 def test_finals_that_fail_leave_the_trials_as_they_are() -> None:
     kept = study({1: 20.0, 2: 20.1})
     with pytest.raises(FinalsFailedError):
-        decide(kept, SHAPE, SideBySide({1: 20.0, 2: 21.0}, fails=True), None)
+        decide(KeptTrials(kept), SHAPE, SideBySide({1: 20.0, 2: 21.0}, fails=True), None)
     assert len(kept.get_trials()) == 2

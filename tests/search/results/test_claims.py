@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import optuna
 import pytest
@@ -56,38 +56,50 @@ def test_a_point_is_the_same_text_in_every_process() -> None:
     assert key_of(point(4)) != key_of(point(8))
 
 
-def test_a_point_has_one_owner_and_none_when_it_is_done(two: tuple[SharedClaims, SharedClaims], study: int) -> None:
+def claim(claims: SharedClaims, study: int, group: int, total: int, stored: Collection[int] = ()) -> Claim:
+    with claims.ledger(study) as ledger:
+        return ledger.claim(key_of(point(group)), {key_of(point(one)) for one in stored}, total)
+
+
+def test_a_point_has_one_owner_and_none_when_it_is_stored(two: tuple[SharedClaims, SharedClaims], study: int) -> None:
     first, second = two
-    assert first.claim(study, point(1), 9) is Claim.ours
-    assert first.claim(study, point(1), 9) is Claim.ours  # asked again, as after a lost answer
-    assert second.claim(study, point(1), 9) is Claim.taken
+    assert claim(first, study, 1, 9) is Claim.ours
+    assert claim(first, study, 1, 9) is Claim.ours  # asked again, as after a lost answer
+    assert claim(second, study, 1, 9) is Claim.taken
     assert second.elsewhere(study) == {key_of(point(1))} and first.elsewhere(study) == frozenset()
-    assert first.renew(study, point(1)) and not second.renew(study, point(1))
-    first.done(study, point(1))
-    assert second.claim(study, point(1), 9) is Claim.taken
+    with first.ledger(study) as ledger:
+        assert ledger.places() == {key_of(point(1)): False}
+        ledger.drop(key_of(point(1)))
+    assert claim(second, study, 1, 9, stored=[1]) is Claim.taken
     assert second.elsewhere(study) == frozenset()
 
 
 def test_distinct_points_count_whoever_judges_them(two: tuple[SharedClaims, SharedClaims], study: int) -> None:
     first, second = two
-    assert first.claim(study, point(1), 2) is Claim.ours
-    assert second.claim(study, point(2), 2) is Claim.ours
-    assert first.claim(study, point(3), 2) is Claim.full
+    assert claim(first, study, 1, 2) is Claim.ours
+    assert claim(second, study, 2, 2) is Claim.ours
+    assert claim(first, study, 3, 2) is Claim.full
+    assert claim(second, study, 2, 2, stored=[1]) is Claim.ours  # whose claim of 1 was not dropped yet: counted once
+    assert claim(second, study, 3, 3, stored=[1]) is Claim.ours
     second.give_up(study, point(2))
-    assert first.claim(study, point(3), 2) is Claim.ours
+    assert claim(first, study, 4, 3, stored=[1]) is Claim.ours
 
 
-def test_what_a_dead_process_held_comes_free_and_its_late_answer_is_refused(
+def test_the_place_of_a_dead_process_is_for_the_same_point_first_then_for_any(
     two: tuple[SharedClaims, SharedClaims], study: int
 ) -> None:
     first, second = two
-    assert first.claim(study, point(1), 1) is Claim.ours and first.lease(study)
+    assert [claim(first, study, group, 2) for group in (1, 2)] == [Claim.ours] * 2 and first.lease(study)
     time.sleep(2 * LAPSE_S)  # alive, and heard
-    assert second.claim(study, point(2), 1) is Claim.full and not second.lease(study)
+    assert claim(second, study, 1, 2) is Claim.taken and not second.lease(study)
     die(first)
     time.sleep(1.5 * LAPSE_S)
-    assert second.claim(study, point(1), 1) is Claim.ours and second.lease(study)
-    assert not first.renew(study, point(1))
+    assert claim(second, study, 3, 2) is Claim.full and second.lease(study)
+    assert claim(second, study, 1, 2) is Claim.ours
+    assert claim(first, study, 1, 2) is Claim.taken  # its late answer is refused
+    time.sleep(LAPSE_S)
+    assert claim(second, study, 3, 2) is Claim.ours
+    assert claim(first, study, 2, 2) is Claim.full
 
 
 def test_a_lease_is_given_back(two: tuple[SharedClaims, SharedClaims], study: int) -> None:
@@ -99,13 +111,13 @@ def test_a_lease_is_given_back(two: tuple[SharedClaims, SharedClaims], study: in
 
 def test_closing_frees_what_was_held(two: tuple[SharedClaims, SharedClaims], study: int) -> None:
     first, second = two
-    assert first.claim(study, point(1), 1) is Claim.ours and first.lease(study)
+    assert claim(first, study, 1, 1) is Claim.ours and first.lease(study)
     first.close()
-    assert second.claim(study, point(1), 1) is Claim.ours and second.lease(study)
+    assert claim(second, study, 1, 1) is Claim.ours and second.lease(study)
 
 
 def test_a_deleted_study_leaves_no_claims(server: Server, two: tuple[SharedClaims, SharedClaims], study: int) -> None:
-    two[0].claim(study, point(1), 1)
+    claim(two[0], study, 1, 1)
     storage = open_storage(server.url, create=True)
     storage.delete_study(study)
     assert two[1].elsewhere(study) == frozenset()

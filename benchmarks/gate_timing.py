@@ -36,6 +36,7 @@ from search.gfx950.code.calls import CompiledCall, check_resources, compile_call
 from search.gfx950.machine import MI355X
 from search.space.shapes import load_shapes
 from search.terminal import TextTable, one_line_errors
+from search.workers.allocator import calm_collector
 
 GOAL_S = 0.15
 QUANTILES = {"median": 0.5, "p90": 0.9, "longest": 1.0}
@@ -121,6 +122,7 @@ def main() -> None:
     ready = list(compiled(candidates))
     ready = [ready[i] for i in np.random.default_rng(arguments.seed).permutation(len(ready))]
     timed(*ready[0])  # what is made once in a process
+    calm_collector()
     rows = []
     for candidate, calls in ready:
         try:

@@ -80,8 +80,18 @@ def shuffle_scales(scales: torch.Tensor) -> torch.Tensor:
     padded_rows, padded_groups = padded_scale_shape(rows, groups)
     padded = scales.new_zeros(padded_rows, padded_groups)
     padded[:rows, :groups] = scales
-    tiles = padded.view(padded_rows // 32, 2, 16, padded_groups // 8, 2, 4)
-    return tiles.permute(0, 3, 5, 2, 4, 1).reshape(padded_rows, padded_groups)
+    return shuffle_scale_tiles(padded)
+
+
+def shuffle_scale_tiles(scales: torch.Tensor) -> torch.Tensor:
+    """Return scale bytes of whole (32, 8) tiles in the order of :func:`scale_offset`, same shape, a new tensor.
+
+    Raises:
+        ValueError: Not a uint8 matrix of such tiles.
+    """
+    rows, groups = _tiled_extents("scales", scales, SCALE_TILE)
+    tiles = scales.reshape(rows // 32, 2, 16, groups // 8, 2, 4)
+    return tiles.permute(0, 3, 5, 2, 4, 1).reshape(rows, groups)
 
 
 def unshuffle_scales(shuffled: torch.Tensor, rows: int, groups: int) -> torch.Tensor:

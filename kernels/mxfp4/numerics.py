@@ -99,8 +99,8 @@ class Mxfp4Tensor:
         scales = self.scales.reshape(-1, self.K // BLOCK)
         out = torch.empty(codes.shape[0], self.K, dtype=dtype, device=codes.device)
         for rows in row_slices(out.shape[0], self.K):
-            values = _e2m1_values(unpack_codes(codes[rows]), computed).view(-1, scales.shape[1], BLOCK)
-            out[rows] = (values * e8m0_values(scales[rows], computed)[..., None]).flatten(1)
+            values = _e2m1_values(codes[rows], computed).view(-1, scales.shape[1], BLOCK)
+            out[rows] = values.mul_(e8m0_values(scales[rows], computed)[..., None]).flatten(1)
         return out.reshape(*self.codes.shape[:-1], self.K)
 
 
@@ -189,7 +189,9 @@ def _round_to_e2m1(magnitudes: torch.Tensor, scale_bytes: torch.Tensor) -> torch
     return torch.bucketize(keys, starts, out_int32=True, right=True).to(torch.uint8)
 
 
-def _e2m1_values(codes: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return the values of E2M1 codes (uint8, 0 to 15), -0.0 for code 8."""
-    signed = (*E2M1_MAGNITUDES, *(-m for m in E2M1_MAGNITUDES))
-    return torch.tensor(signed, dtype=dtype, device=codes.device)[codes.to(torch.int32)]
+def _e2m1_values(packed: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return the values [..., K] of packed E2M1 codes [..., K // 2], -0.0 for code 8; a byte is one look-up."""
+    signed = torch.tensor((*E2M1_MAGNITUDES, *(-m for m in E2M1_MAGNITUDES)), dtype=dtype, device=packed.device)
+    pairs = torch.stack((signed.repeat(16), signed.repeat_interleave(16)), dim=-1)  # [256, 2], the low nibble first
+    chosen = torch.view_as_complex(pairs).index_select(0, packed.flatten().to(torch.int32))
+    return torch.view_as_real(chosen).view(*packed.shape[:-1], -1)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernels.mxfp4.layouts import padded_scale_shape, shuffle_scales, unshuffle_weight
+from kernels.mxfp4.layouts import padded_scale_shape, shuffle_scale_tiles, unshuffle_weight
 from kernels.mxfp4.numerics import Mxfp4Tensor, quantize
 from kernels.problem import BLOCK, GemmShape
 from search.gate.tolerance import RowSizes, bf16_sum_bound, sum_bound
@@ -32,6 +32,7 @@ EXACT_K = 1 << 15  # from here on all scales of B are alike, or the sums would n
 EXPONENTS = (0, 1, 2)  # of the largest element of a block of A
 POISON = 0xFF  # E8M0 NaN
 POISON_A = 0xFFFF  # between the rows of a strided A: NaN
+MAGNITUDES = 0x7777_7777_7777_7777  # of 16 codes, without their signs
 INF, NAN = 0x7F80, 0x7F81  # the smallest NaN
 NORM_SLACK = 1 + 2.0**-9  # a norm of K numbers is formed in fp32
 KEPT = 64  # references of a shape: tiles of the same size come again and again
@@ -165,10 +166,7 @@ class GateInputs:
         if len(part) and self.extreme:
             natural[random.integers(len(part)), random.integers(groups)] = POISON
         self._scales[block] = natural
-        padded = np.zeros((256, natural.shape[1]), np.uint8)
-        padded[:ROWS] = natural
-        shuffled = shuffle_scales(torch.from_numpy(padded))[:ROWS].numpy()
-        self.b_scale[block * ROWS : (block + 1) * ROWS] = shuffled
+        self.b_scale[block * ROWS : (block + 1) * ROWS] = shuffle_scale_tiles(torch.from_numpy(natural)).numpy()
 
     def expected(self, rows: range, columns: range, bf16_slice_k: int | None = None) -> Expected:
         """What must come out at C [rows, columns], which must have been filled; not to be changed."""
@@ -221,7 +219,7 @@ def _unshifted(packed: Mxfp4Tensor, shifts: Array) -> _Block:
     bytes_ = packed.scales.to(torch.int16)
     moved = torch.where(bytes_ == 255, 255, (bytes_ + torch.from_numpy(shifts)).clamp(0, 254))
     values = Mxfp4Tensor(packed.codes, moved.to(torch.uint8)).dequantize(torch.float32)
-    empty = ((packed.codes & 0x77) == 0).reshape(*moved.shape, BLOCK // 2).all(dim=2)
+    empty = ((packed.codes.view(torch.int64) & MAGNITUDES) == 0).reshape(*moved.shape, 2).all(dim=2)
     quantum = torch.where(empty, 255, moved).amin(dim=1) - 128  # of the code 0.5
     return _Block(values, RowSizes(values.norm(dim=1).double() * NORM_SLACK, quantum.double()))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import resource
@@ -22,7 +21,7 @@ from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 from kernels.errors import InputError
-from search.workers.allocator import fast_malloc
+from search.workers.allocator import calm_collector, fast_malloc
 
 TaskT = TypeVar("TaskT")
 AnswerT = TypeVar("AnswerT")
@@ -329,7 +328,7 @@ def _work(
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     if initialize is not None:
         initialize()
-    gc.freeze()  # what is loaded by now stays: the collector need not look through Triton and torch again and again
+    calm_collector()
     pipe.send((None, None))
     while True:
         try:

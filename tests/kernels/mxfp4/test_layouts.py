@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kernels.mxfp4.layouts import (
     padded_scale_shape,
     scale_offset,
+    shuffle_scale_tiles,
     shuffle_scales,
     shuffle_weight,
     unshuffle_scales,
@@ -124,3 +125,11 @@ def test_wrong_extents_are_named() -> None:
         unshuffle_scales(random_bytes(250, 8), 1, 1)
     with pytest.raises(ValueError, match=r"\[-1, 8\]"):
         padded_scale_shape(-1, 8)
+
+
+def test_scale_tiles_are_shuffled_without_padding() -> None:
+    scales = torch.arange(64 * 24, dtype=torch.int32).reshape(64, 24).to(torch.uint8)
+    row, group = torch.arange(64)[:, None], torch.arange(24)[None]
+    assert torch.equal(shuffle_scale_tiles(scales).flatten()[scale_offset(row, group, 24)], scales)
+    with pytest.raises(ValueError, match=r"multiples of \[32, 8\]"):
+        shuffle_scale_tiles(scales[:16])

@@ -49,6 +49,7 @@ ERRORS = {
 
 FACTS: dict[str, Callable[[], int]] = {
     "frozen": gc.get_freeze_count,
+    "young objects": lambda: gc.get_threshold()[0],
     "core limit": lambda: resource.getrlimit(resource.RLIMIT_CORE)[0],
     "parent": os.getppid,
 }
@@ -95,6 +96,7 @@ def test_a_worker_is_kept_between_tasks(pool: WorkerPool[str, str]) -> None:
 
 def test_the_garbage_collector_of_a_worker_skips_what_was_loaded_at_its_start(pool: WorkerPool[str, str]) -> None:
     assert int(pool.submit("frozen", timeout_s=60).result()) > 1000
+    assert int(pool.submit("young objects", timeout_s=60).result()) > 10 * gc.get_threshold()[0]
 
 
 def test_forked_workers_see_the_environment_of_their_parent_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:

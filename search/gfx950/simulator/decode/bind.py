@@ -223,19 +223,16 @@ def _bind_implicit(plan: AluPlan) -> None:
 def _finish(plan: AluPlan, statement: Statement) -> Instruction:
     op = plan.op
     writes: list[int] = []
+    scalar_write = has_vector = False
     for index, kind in zip(plan.dst, plan.dst_kinds, strict=True):
-        writes.extend(registers_of(index, kind))
-    scalar_writes = [
-        index
-        for index, kind in zip(plan.dst, plan.dst_kinds, strict=True)
-        if SGPR <= index < CONSTANT and kind != "mask"
-    ]
-    run = vector_run(plan) if any(index < SCRATCH for index in plan.dst) else plain_run(plan)
+        writes += registers_of(index, kind)
+        has_vector = has_vector or index < SCRATCH
+        scalar_write = scalar_write or (SGPR <= index < CONSTANT and kind != "mask")
+    run = vector_run(plan) if has_vector else plain_run(plan)
     writes += [SCC] if op.sets_scc else []
     writes += [EXEC, EXEC + 1] if "exec" in op.implicit else []
-    if scalar_writes or "exec" in op.implicit:
+    if scalar_write or "exec" in op.implicit:
         run = coherent(run, set(writes))
-    reads = frozenset(plan.reads)
     shadow = op.shadow if op.shadow_of is None else op.shadow_of(plan.keywords["mods"])
     if op.halfwise and _mixes_halves(statement):
         shadow = None
@@ -243,15 +240,15 @@ def _finish(plan: AluPlan, statement: Statement) -> Instruction:
         statement=statement,
         run=run,
         kind=op.kind,
-        reads=reads,
+        reads=frozenset(plan.reads),
         writes=tuple(writes),
-        touches=reads | frozenset(writes),
+        touches=frozenset(plan.reads.union(writes)),
         preserve=plan.preserve,
         shadow=shadow,
         sources=tuple(plan.src),
         before=tuple(plan.before),
         after=tuple(plan.after),
-        narrow=all(WIDTHS[kind] == 1 for kind in op.src + op.dst),
+        narrow=op.is_narrow,
         halves=(frozenset(plan.halves[0]), frozenset(plan.halves[1])) if plan.halves[0] else None,
     )
 

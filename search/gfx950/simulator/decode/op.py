@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -75,6 +76,11 @@ class Op:
     byte_destination: bool = False
     ignores_exec: bool = False
     halfwise: bool = False
+
+    @cached_property
+    def is_narrow(self) -> bool:
+        """Whether every operand is a single register."""
+        return all(WIDTHS[kind] == 1 for kind in self.src + self.dst)
 
 
 @dataclass(slots=True, eq=False)  # not frozen: thousands are made for each program

@@ -7,6 +7,7 @@ since the last barrier, so that a write which overtakes another wave's read is f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,19 +27,29 @@ class LdsWrite:
 
     Args:
         waves: Wave ids [waves].
-        offsets: Flat byte offset of each lane [waves, 64].
-        active: Lanes that wrote [waves, 64].
-        size: Bytes a lane.
+        active: Lanes that wrote [waves, 64]; None: all.
+        width: Bytes of a word.
+        index: Words of the lanes [waves, 64, …], or [n, …] of those that wrote.
+        direct: A load into LDS, whose bytes are in flight until it is finished.
         finished: Waves that have waited for the write [waves].
         settled: Waves whose bytes a barrier made visible to all [waves].
     """
 
     waves: Array
-    offsets: Array
-    active: Array
-    size: int
+    active: Array | None
+    width: int
+    index: Array
+    direct: bool
     finished: Array
     settled: Array
+
+    def lanes(self, chosen: Array) -> tuple[Array, Array]:
+        """Words [n, …] that the ``chosen`` waves (bool [waves]) wrote, and positions of their waves [n]."""
+        rows = np.arange(len(self.waves)) if self.active is None else self.active.nonzero()[0]
+        if chosen.all():
+            return self.index, rows
+        mine = chosen[rows]
+        return self.index[mine], rows[mine]
 
 
 class LocalMemory:
@@ -71,14 +82,11 @@ class LocalMemory:
 
     def note_read(self, waves: Array, offsets: Array, active: Array, size: int) -> None:
         """Remember that ``waves`` read ``size`` bytes at flat ``offsets`` [waves, 64] where ``active``."""
-        codes = np.broadcast_to(self._code[waves][:, None], active.shape)
-        workgroups = np.broadcast_to(self._workgroup[waves][:, None], active.shape)
         if not active.all():
-            offsets, codes, workgroups = offsets[active], codes[active], workgroups[active]
+            offsets, waves = offsets[active], waves[active.nonzero()[0]]
         width, index = _index(offsets, size)
-        wide = np.repeat(codes.reshape(-1), width).view(_WORDS[width]).reshape(codes.shape)
-        self._reader_words[width][index] = wide if wide.shape == index.shape else wide[..., None]
-        self._reads.append((index, width, workgroups))
+        self._reader_words[width][index] = _beside(_spread(self._code[waves], width), index)
+        self._reads.append((index, width, self._workgroup[waves]))
 
     def foreign_reader(self, waves: Array, offsets: Array, active: Array, size: int) -> tuple[Array, int] | None:
         """Lanes [waves, 64] whose bytes another wave read since the last barrier, and such a wave; None: no lane."""
@@ -101,11 +109,15 @@ class LocalMemory:
         Returns:
             The record to finish when the operation has been waited for.
         """
-        size = values.shape[-1]
         code = np.full(len(waves), IN_FLIGHT, np.uint8) if direct else self._code[waves]
-        self._put(offsets, values, active, code)
+        everywhere = bool(active.all())
+        if not everywhere:
+            offsets, values, code = offsets[active], values[active], code[active.nonzero()[0]]
+        width, index = _index(offsets, values.shape[-1])
+        self._data_words[width][index] = np.ascontiguousarray(values).view(_WORDS[width]).reshape(index.shape)
+        self._shadow_words[width][index] = _beside(_spread(code, width), index)
         blank = np.zeros(len(waves), np.bool_)
-        record = LdsWrite(waves, offsets, active, size, blank, blank.copy())
+        record = LdsWrite(waves, None if everywhere else active, width, index, direct, blank, blank.copy())
         self._unsettled.append(record)
         return record
 
@@ -119,26 +131,20 @@ class LocalMemory:
         flat = (offsets[..., None] + np.arange(undefined.shape[-1]))[active]
         self.shadow[flat[undefined[active] != 0]] = NEVER_WRITTEN
 
-    def _put(self, offsets: Array, values: Array, active: Array, code: Array) -> None:
-        size = values.shape[-1]
-        codes = np.broadcast_to(code[:, None], active.shape)
-        if not active.all():
-            offsets, values, codes = offsets[active], values[active], codes[active]
-        width, index = _index(offsets, size)
-        shape = index.shape
-        self._data_words[width][index] = np.ascontiguousarray(values).view(_WORDS[width]).reshape(shape)
-        wide = np.repeat(codes.reshape(-1), width).view(_WORDS[width]).reshape(codes.shape)
-        self._shadow_words[width][index] = wide if wide.shape == shape else wide[..., None]
-
     def finish(self, record: LdsWrite, waves: Array) -> None:
         """The operation of ``record`` has been waited for by ``waves``; LDS-direct bytes now belong to their wave."""
-        mine = np.isin(record.waves, waves)
+        mine = np.ones(len(waves), np.bool_) if waves is record.waves else np.isin(record.waves, waves)
         record.finished |= mine
-        where = record.active & mine[:, None]
-        offsets = record.offsets[where]
-        if len(offsets) and self.shadow[offsets[0]] == IN_FLIGHT:
-            code = np.broadcast_to(self._code[record.waves][:, None], where.shape)[where]
-            self.shadow[offsets[:, None] + np.arange(record.size)] = code[:, None]
+        if record.direct:
+            index, rows = record.lanes(mine)
+            code = _beside(self._code[record.waves][rows], index)[..., None]
+            self._change(record.width, index, lambda shadow: np.where(shadow == IN_FLIGHT, code, shadow))
+
+    def _change(self, width: int, index: Array, change: Callable[[Array], Array]) -> None:
+        """Replace the shadow of words by what ``change`` makes of its bytes, uint8 [*index, width]."""
+        words = self._shadow_words[width]
+        shadow = words.take(index).view(np.uint8).reshape(*index.shape, width)
+        words[index] = change(shadow).view(words.dtype)[..., 0]
 
     def barrier(self, workgroups: Array) -> None:
         """All waves of ``workgroups`` (bool [workgroups]) met: finished writes become visible to all of them.
@@ -154,20 +160,23 @@ class LocalMemory:
             else:
                 self._reader_words[width][index[met]] = 0
                 self._reads.append((index[~met], width, owners[~met]))
-        left = []
         for record in self._unsettled:
             now = record.finished & workgroups[self._workgroup[record.waves]] & ~record.settled
             if now.any():
-                where = record.active & now[:, None]
-                width, index = _index(record.offsets[where], record.size)
-                words = self._shadow_words[width]
-                current = words.take(index).view(np.uint8)
-                settled = np.where(current < IN_FLIGHT, np.uint8(0), current)
-                words[index] = settled.view(words.dtype).reshape(index.shape)
+                index, _ = record.lanes(now)
+                self._change(record.width, index, lambda shadow: np.where(shadow < IN_FLIGHT, np.uint8(0), shadow))
                 record.settled |= now
-            if not record.settled.all():
-                left.append(record)
-        self._unsettled = left
+        self._unsettled = [record for record in self._unsettled if not record.settled.all()]
+
+
+def _spread(code: Array, width: int) -> Array:
+    """Each byte of ``code`` as all ``width`` bytes of a word."""
+    return np.repeat(code, width).view(_WORDS[width])
+
+
+def _beside(rows: Array, index: Array) -> Array:
+    """``rows`` [n], one for each of the first dimension of ``index``."""
+    return rows.reshape(-1, *(1,) * (index.ndim - 1))
 
 
 def _index(offsets: Array, size: int) -> tuple[int, Array]:

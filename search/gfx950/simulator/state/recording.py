@@ -120,9 +120,7 @@ def bank_clocks(offsets: Array, active: Array, size: int) -> int:
     dwords = -(-size // BANK_BYTES)
     together = max(1, PATH_BYTES // (BANK_BYTES * dwords))  # lanes of one clock
     words = offsets[:, None] // BANK_BYTES + np.arange(dwords)
-    clocks = 0
-    for start in range(0, len(offsets), together):
-        chosen = words[start : start + together][active[start : start + together]]
-        if chosen.size:
-            clocks += int(np.bincount(np.unique(chosen) % BANKS).max())
-    return clocks
+    clock = np.arange(len(offsets)) // together
+    distinct = np.unique(((clock[:, None] << 32) | words)[active])
+    used = np.bincount((distinct >> 32) * BANKS + distinct % BANKS, minlength=(int(clock[-1]) + 1) * BANKS)
+    return int(used.reshape(-1, BANKS).max(axis=1).sum())

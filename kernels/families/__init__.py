@@ -9,6 +9,7 @@ from kernels.families.aiter import AITER
 from kernels.families.aiter_triton import AITER_TRITON_A4W4, AITER_TRITON_A16W4
 from kernels.families.family import Family
 from kernels.families.fused import FUSED, FUSED_SPLITK_ATOMIC, FUSED_SPLITK_WORKSPACE
+from kernels.families.fused_splitk_ticket import FUSED_SPLITK_TICKET
 from kernels.families.sources import source_hash
 from kernels.families.staged_ck import STAGED_CK
 from kernels.families.staged_hip import STAGED_HIP
@@ -20,6 +21,7 @@ FAMILIES: Mapping[str, Family] = {
         FUSED,
         FUSED_SPLITK_ATOMIC,
         FUSED_SPLITK_WORKSPACE,
+        FUSED_SPLITK_TICKET,
         STAGED_TRITON,
         STAGED_HIP,
         STAGED_CK,

@@ -66,6 +66,10 @@ REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         "3a91bffaeb7c": {
             STUDY: "8fd3ef6c6342",
         },
+        # One family more.
+        "8fd3ef6c6342": {
+            STUDY: "a520da726a35",
+        },
     }
 )
 

@@ -16,8 +16,8 @@ from kernels.launches.coverage import Coverage
 if TYPE_CHECKING:
     import torch
 
-ITEM_BYTES = {"bf16": 2, "fp32": 4, "u8": 1}  # Triton's names of element types
-Role = Literal["input", "workspace", "output"]
+ITEM_BYTES = {"bf16": 2, "fp32": 4, "u8": 1, "i32": 4}  # Triton's names of element types
+Role = Literal["input", "workspace", "output", "tickets"]
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,10 @@ class Buffer:
 
     Args:
         name: ``a``, ``b``, ``b_scale``, ``out`` for the caller's tensors, any other name for a workspace.
-        dtype: Element type: ``bf16``, ``fp32`` or ``u8``.
+        dtype: Element type: ``bf16``, ``fp32``, ``u8`` or ``i32``.
         shape: Extents in elements; the storage of ``a`` may have a larger row stride.
-        role: Who owns it; a workspace and the output hold garbage before the first launch.
+        role: Who owns it; a workspace and the output hold garbage before the first launch, tickets hold zeros before it
+            and after the last one.
     """
 
     name: str
@@ -175,3 +176,8 @@ class Program:
     def workspaces(self) -> tuple[Buffer, ...]:
         """Buffers that belong to the launch and hold garbage before it."""
         return tuple(buffer for buffer in self.buffers if buffer.role == "workspace")
+
+    @property
+    def tickets(self) -> tuple[Buffer, ...]:
+        """Counters that launches of one stream share, zero between them."""
+        return tuple(buffer for buffer in self.buffers if buffer.role == "tickets")

@@ -14,9 +14,10 @@ from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
 from kernels.runtime.graphs import GraphCache, Pointers
 from kernels.runtime.operands import Operands, check_apart, check_shuffled, operands
-from kernels.runtime.plan import LIMIT_BYTES
+from kernels.runtime.plan import LIMIT_BYTES, Plan, address_of
 from kernels.runtime.planner import Choice, Planned, Planner, Statistics
 from kernels.runtime.runner import MakeRunner, make_runner
+from kernels.runtime.tickets import Tickets
 from kernels.tables import Lookup, lookup
 from kernels.tables.misses import MissRecorder
 from kernels.tables.rows import TunedTable
@@ -36,6 +37,7 @@ class Dispatcher:
         make: Makes runners; default: the compiler, or the interpreter where it was switched on.
         workspace_limit_bytes: Of one call; a product that needs more is computed in parts.
         graphs: Captured products; default: of the GPU's runtime.
+        tickets: Counters by stream; default: of the GPU's runtime.
     """
 
     device: DeviceKey
@@ -46,6 +48,7 @@ class Dispatcher:
     make: MakeRunner | None = None
     workspace_limit_bytes: int = LIMIT_BYTES
     graphs: GraphCache = field(default_factory=GraphCache)
+    tickets: Tickets = field(default_factory=Tickets)
     _planner: Planner = field(init=False)
     _needs_gpu: bool = field(init=False)
 
@@ -102,8 +105,8 @@ class Dispatcher:
                 check_apart(seen, weight.data, weight.scale)
             planned, pointers, index = self._planned(seen, weight.data, weight.scale, weight.N, weight.K)
             wanted = planned.graph if graph is None else graph
-            if not (wanted and self.graphs.run(planned.plan, weight, seen, pointers, index)):
-                _launch(planned, pointers, weight.data, index)
+            if not (wanted and self._replayed(planned, weight, seen, pointers, index)):
+                self._launch(planned, pointers, weight.data, index)
         return seen.result
 
     def gemm_shuffled(
@@ -116,7 +119,7 @@ class Dispatcher:
             if out is not None:
                 check_apart(seen, data, scale)
             planned, pointers, index = self._planned(seen, data, scale, N, K)
-            _launch(planned, pointers, data, index)
+            self._launch(planned, pointers, data, index)
         return seen.result
 
     def prepare(self, weight: PackedWeight, rows: Iterable[int]) -> None:
@@ -141,6 +144,31 @@ class Dispatcher:
         """Record ``shape`` as missed if no row serves it, without planning it: somebody else computes it."""
         self._planner.note(shape)
 
+    def _replayed(self, planned: Planned, weight: PackedWeight, seen: Operands, pointers: Pointers, index: int) -> bool:
+        """Whether a graph did it."""
+        tickets = self.tickets.counters(planned.plan.ticket_bytes, weight.data)
+        return self.graphs.run(planned.plan, weight, seen, pointers, index, tickets)
+
+    def _launch(self, planned: Planned, pointers: Pointers, data: torch.Tensor, index: int) -> None:
+        """Launch on GPU ``index``, or interpret where there is none (-1)."""
+        if planned.only_device or index == torch.cuda.current_device():
+            self._run(planned.plan, pointers, data)
+        else:  # kernels go to the current device, wherever the tensors are
+            with torch.cuda.device(index):
+                self._run(planned.plan, pointers, data)
+
+    def _run(self, plan: Plan, pointers: Pointers, data: torch.Tensor) -> None:
+        """Launch on the current device. The workspace is free for the stream's next call once this one returns."""
+        workspace = data.new_empty(plan.workspace_bytes) if plan.workspace_bytes else None
+        tickets = self.tickets.counters(plan.ticket_bytes, data)
+        enqueued = False
+        try:
+            plan.run((*pointers, address_of(workspace), address_of(tickets)))
+            enqueued = True
+        finally:
+            if not enqueued and tickets is not None:
+                self.tickets.doubt(data)
+
     def _planned(
         self, seen: Operands, data: torch.Tensor, scale: torch.Tensor, N: int, K: int
     ) -> tuple[Planned, Pointers, int]:
@@ -162,18 +190,3 @@ class Dispatcher:
 def _no_kernel_on_cpu() -> InputError:
     cure = "move it to a GPU, or set TRITON_INTERPRET=1 before importing; mxfp4_gemm computes the reference there"
     return InputError(f"the weight is on the CPU, for which no kernel is compiled; {cure}")
-
-
-def _launch(planned: Planned, pointers: Pointers, data: torch.Tensor, index: int) -> None:
-    """Launch on GPU ``index``, or interpret where there is none (-1).
-
-    The workspace is free for the stream's next call as soon as this one returns.
-    """
-    size = planned.plan.workspace_bytes
-    workspace = data.new_empty(size) if size else None
-    addresses = (*pointers, 0 if workspace is None else workspace.data_ptr())
-    if planned.only_device or index == torch.cuda.current_device():
-        planned.plan.run(addresses)
-    else:  # kernels go to the current device, wherever the tensors are
-        with torch.cuda.device(index):
-            planned.plan.run(addresses)

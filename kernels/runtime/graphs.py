@@ -27,7 +27,7 @@ from triton.runtime import driver
 
 from kernels.mxfp4.weights import PackedWeight
 from kernels.runtime.operands import Operands
-from kernels.runtime.plan import Plan
+from kernels.runtime.plan import Plan, address_of
 
 LOGGER = logging.getLogger(__name__)
 MAX_GRAPHS = 1024  # of one dispatcher: three batch sizes of a model with 300 layers; the least recently used goes first
@@ -120,6 +120,7 @@ class _Captured:
 
     replay: Callable[[], None]
     workspace: Workspace | None
+    tickets: torch.Tensor | None
     used: int = 0
 
 
@@ -177,13 +178,17 @@ class GraphCache:
         with self._lock:
             return sum(workspace.memory.numel() for workspace in list(self._workspaces.values()))
 
-    def run(self, plan: Plan, weight: PackedWeight, seen: Operands, pointers: Pointers, index: int) -> bool:
+    def run(
+        self, plan: Plan, weight: PackedWeight, seen: Operands, pointers: Pointers, index: int,
+        tickets: torch.Tensor | None = None,
+    ) -> bool:  # fmt: skip
         """Run ``plan`` by replay; the second of two near calls with the same addresses captures first.
 
         Args:
             weight: Whose memory the kernels read in place.
             pointers: The addresses of this call.
             index: The GPU, -1 if there is none.
+            tickets: Counters of the caller's stream, on which alone the graph is replayed.
 
         Returns:
             False where nothing was done: more than ``MAX_ROWS`` rows, no GPU, the caller captures a graph of its own,
@@ -195,14 +200,16 @@ class GraphCache:
         mine = self._by_weight.get(weight)
         captured = None if mine is None else mine.graphs.get(key)
         if captured is None:
-            captured = self._seen_again(plan, weight, key, seen.out)
+            captured = self._seen_again(plan, weight, key, seen.out, tickets)
         if captured is None:
             return False
         captured.used = next(self._clock)
         captured.replay()
         return True
 
-    def _seen_again(self, plan: Plan, weight: PackedWeight, key: Key, out: torch.Tensor) -> _Captured | None:
+    def _seen_again(
+        self, plan: Plan, weight: PackedWeight, key: Key, out: torch.Tensor, tickets: torch.Tensor | None
+    ) -> _Captured | None:
         """The graph for ``key``, captured now if a recent call had it; None where it is new or was refused."""
         with self._lock:
             mine = self._by_weight.setdefault(weight, _OfWeight())
@@ -213,7 +220,7 @@ class GraphCache:
                 mine.recent.append(key)
                 return None
             try:
-                captured = mine.graphs[key] = self._capture(plan, weight, key, out)
+                captured = mine.graphs[key] = self._capture(plan, weight, key, out, tickets)
             except CaptureError as error:
                 mine.refused.add(key[0])
                 shape = f"{key[0]}x{weight.N}x{weight.K}"
@@ -223,14 +230,17 @@ class GraphCache:
             self._evict()
             return captured
 
-    def _capture(self, plan: Plan, weight: PackedWeight, key: Key, out: torch.Tensor) -> _Captured:
+    def _capture(
+        self, plan: Plan, weight: PackedWeight, key: Key, out: torch.Tensor, tickets: torch.Tensor | None
+    ) -> _Captured:
         index, (_, _, stream, a, data, scale, address) = weight.data.get_device(), key
         workspace = self._workspace(weight, index, stream, plan.workspace_bytes)
-        addresses = (a, data, scale, address, 0 if workspace is None else workspace.memory.data_ptr())
+        scratch = None if workspace is None else workspace.memory
+        addresses = (a, data, scale, address, address_of(scratch), address_of(tickets))
         replay = self.backend.capture(lambda: plan.run(addresses), index)
         if self.backend.doubtful:
             _compare(replay, lambda: plan.run(addresses), out)
-        return _Captured(replay, workspace)
+        return _Captured(replay, workspace, tickets)
 
     def _workspace(self, weight: PackedWeight, index: int, stream: int, size: int) -> Workspace | None:
         if not size:

@@ -13,10 +13,15 @@ from kernels.launches.program import Buffer, KernelCall, Loaded, PointerSpec, Pr
 from kernels.problem import GemmShape
 from kernels.runtime.runner import TORCH_DTYPES, MakeRunner, settle_cache_keys, spec_of
 
-CALLER = ("a", "b", "b_scale", "out")  # the tensors of a call; the workspace allocation follows as the fifth
-WORKSPACE = len(CALLER)
+CALLER = ("a", "b", "b_scale", "out")  # the tensors of a call; the workspace follows as the fifth, then the tickets
+WORKSPACE, TICKETS = len(CALLER), len(CALLER) + 1
 BF16_BYTES = 2
-Addresses = tuple[int, int, int, int, int]  # of a, b, b_scale, out and the workspace
+Addresses = tuple[int, int, int, int, int, int]  # of a, b, b_scale, out, the workspace and the tickets
+
+
+def address_of(memory: torch.Tensor | None) -> int:
+    """Where ``memory`` begins; 0 for none."""
+    return 0 if memory is None else memory.data_ptr()
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,12 @@ class Plan:
 
     Args:
         workspace_bytes: To allocate for each call; 0 if none.
+        ticket_bytes: Of counters that are zero between calls, see :mod:`kernels.runtime.tickets`; 0 if none.
     """
 
     launches: tuple[PreparedLaunch, ...]
     workspace_bytes: int
+    ticket_bytes: int = 0
 
     def run(self, addresses: Sequence[int]) -> None:
         """Launch on the current stream."""
@@ -118,19 +125,21 @@ def build_plan(
 
     step = rows_of_a_part(M, program, limit_bytes)
     launches: list[PreparedLaunch] = []
-    workspace_bytes = 0
+    workspace_bytes = ticket_bytes = 0
     for first in range(0, M, step):
         part = program(min(step, M - first))
         before = {"a": first * inputs.stride_am * BF16_BYTES, "out": first * N * BF16_BYTES}
         launches += _launches(part, before, inputs, make)
         workspace_bytes = max(workspace_bytes, layout(part.workspaces).bytes)
-    return Plan(tuple(launches), workspace_bytes)
+        ticket_bytes = max(ticket_bytes, layout(part.tickets).bytes)
+    return Plan(tuple(launches), workspace_bytes, ticket_bytes)
 
 
 def _launches(program: Program, before: Mapping[str, int], inputs: Inputs, make: MakeRunner) -> list[PreparedLaunch]:
     """Launches of one part, whose rows begin ``before`` bytes after the start of A and of C."""
     places = {name: (index, before.get(name, 0)) for index, name in enumerate(CALLER)}
-    places |= {name: (WORKSPACE, offset) for name, offset in layout(program.workspaces).offsets.items()}
+    for source, buffers in ((WORKSPACE, program.workspaces), (TICKETS, program.tickets)):
+        places |= {name: (source, offset) for name, offset in layout(buffers).offsets.items()}
     pointers = _pointers(program, inputs)
     return [_launch(call, places, make(call, pointers)) for call in program.calls]
 

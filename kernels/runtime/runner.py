@@ -9,7 +9,7 @@ import torch
 from kernels.families import triton_functions
 from kernels.launches.program import Buffer, KernelCall, PointerSpec, Runner
 
-TORCH_DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "u8": torch.uint8}
+TORCH_DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "u8": torch.uint8, "i32": torch.int32}
 MakeRunner = Callable[[KernelCall, Mapping[str, PointerSpec]], Runner]
 
 
@@ -37,8 +37,9 @@ def settle_cache_keys() -> None:
 
 
 def allocate(buffer: Buffer, device: torch.device | str) -> torch.Tensor:
-    """Uninitialised tensor for ``buffer``."""
-    return torch.empty(buffer.shape, dtype=TORCH_DTYPES[buffer.dtype], device=device)
+    """Tensor for ``buffer``: zeros for tickets, else uninitialised."""
+    make = torch.zeros if buffer.role == "tickets" else torch.empty
+    return make(buffer.shape, dtype=TORCH_DTYPES[buffer.dtype], device=device)
 
 
 def spec_of(tensor: torch.Tensor) -> PointerSpec:

@@ -150,14 +150,15 @@ def poison_pads(weight: PackedWeight) -> PackedWeight:
 
 
 def working_tensors(program: Program, device: torch.device) -> Tensors:
-    """Output and workspaces of ``program``, uninitialised."""
+    """Output, workspaces and tickets of ``program``; only the tickets are initialised."""
     return {b.name: allocate(b, device) for b in program.buffers if b.role != "input"}
 
 
 def poison(tensors: Mapping[str, torch.Tensor]) -> None:
-    """Fill ``tensors`` with what must never be read: NaN, or 0xFF in packed ones."""
+    """Fill ``tensors`` with what must never be read: NaN, or 0xFF in packed ones. Tickets keep what launches left."""
     for tensor in tensors.values():
-        tensor.fill_(POISON_BYTE if tensor.dtype == torch.uint8 else torch.nan)
+        if tensor.dtype != torch.int32:
+            tensor.fill_(POISON_BYTE if tensor.dtype == torch.uint8 else torch.nan)
 
 
 def set_bytes(tensors: Mapping[str, torch.Tensor]) -> int:

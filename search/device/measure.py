@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
-import torch
-
 from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.families.defaults import default_choice
-from kernels.launches.program import Loaded, Program
+from kernels.launches.program import Loaded
 from kernels.problem import GemmShape
 from kernels.runtime.plan import LoadedProgram
 from search.device.check import (
@@ -257,14 +255,10 @@ def timed_rounds(graphs: Sequence[tuple[Any, int]], gpu: Gpu, rounds: int, seed:
 def launches_of(candidate: Candidate, sets: Sequence[Tensors], gpu: Gpu) -> list[Launch]:
     """Launches of ``candidate``, one a set, that share workspaces."""
     program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)
-    shared = {b.name: t for b, t in zip(program.workspaces, _workspaces(program, gpu), strict=True)}
+    shared = working_tensors(program, gpu.torch_device)
+    del shared["out"]  # each set has its own
     loaded = gpu.load(program, sets[0] | shared)
     return [partial(gpu.launch, loaded, one | shared) for one in sets]
-
-
-def _workspaces(program: Program, gpu: Gpu) -> list[torch.Tensor]:
-    working = working_tensors(program, gpu.torch_device)
-    return [working[buffer.name] for buffer in program.workspaces]
 
 
 def _round(graphs: Sequence[tuple[Any, int]], gpu: Gpu, order: random.Random) -> tuple[float, ...]:

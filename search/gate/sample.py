@@ -19,11 +19,11 @@ from kernels.wording import counted
 from search.gate.inputs import GateInputs
 from search.gate.regions import Region, choose_regions
 from search.gate.tolerance import judge_result
-from search.gfx950.simulator import Histogram, SimulatedBuffer, SimulationResult
+from search.gfx950.simulator import SimulatedBuffer, SimulationResult
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.stores import StoredRuns
 
-DTYPES = {"bf16": np.uint16, "fp32": np.float32, "u8": np.uint8}
+DTYPES = {"bf16": np.uint16, "fp32": np.float32, "u8": np.uint8, "i32": np.uint32}
 SEED = 20240913
 SHADOW_BYTES = 1 << 24  # larger workspaces are poisoned but not tracked byte by byte
 POISONED = 0xFFFF  # bits of an output element that nobody wrote: a NaN
@@ -34,7 +34,7 @@ class Sample:
     """The part of a problem that is executed, with its memory.
 
     Args:
-        memory: By name of the buffer; outputs and workspaces hold NaN.
+        memory: By name of the buffer; outputs and workspaces hold NaN, tickets zeros.
         checked: Regions of C that are compared.
         touched: Of each launch, the regions that it works on.
         workgroups: Of each launch, in order.
@@ -120,7 +120,7 @@ class Sample:
             own[[position[workgroup] for workgroup in coverage.workgroups(region.rows, region.columns)]] = True
             yield region, own[owner]
 
-    def reject_repeated_stores(self, number: int, histogram: Histogram) -> None:
+    def reject_repeated_stores(self, number: int, result: SimulationResult) -> None:
         """Whether launch ``number`` stored each element of its tiles of the output once.
 
         A wave that writes beyond the end of its rows hits the beginning of the next ones, which may be its own: then
@@ -130,16 +130,30 @@ class Sample:
             WrongResultError: It stored more or less.
         """
         call = self.program.calls[number]
-        if "out" not in call.args.values() or not isinstance(call.coverage, TiledCoverage):
+        argument = next((name for name, buffer in call.args.items() if buffer == "out"), None)
+        if argument is None or not isinstance(call.coverage, TiledCoverage):
             return
         if isinstance(call.coverage, TileGridCoverage) and call.coverage.begins_anew:
             return
         slices = len({z for _, _, z in self.workgroups[number]}) if self.program.bf16_slice_k is not None else 1
         expected = _area(self.touched[number]) * slices * self.memory["out"].array.itemsize
-        if histogram.global_written_bytes != expected:
-            raise WrongResultError(
-                f"{call.name} stored {histogram.global_written_bytes} bytes, its tiles have {expected}"
-            )
+        stored = int(result.stores[argument].size.sum())
+        if stored != expected:
+            raise WrongResultError(f"{call.name} stored {stored} bytes of the output, its tiles have {expected}")
+
+    def reject_open_tickets(self) -> None:
+        """Whether every ticket is zero again, as the next launch needs it.
+
+        Raises:
+            WrongResultError: One is not.
+        """
+        for buffer in self.program.tickets:
+            left = np.flatnonzero(self.memory[buffer.name].array)
+            if left.size:
+                value = int(self.memory[buffer.name].array[left[0]])
+                raise WrongResultError(
+                    f"{buffer.name}[{int(left[0])}] is {value} after the launch, not 0 ({counted(left.size, 'ticket')})"
+                )
 
 
 def _area(regions: Sequence[Region]) -> int:
@@ -209,6 +223,8 @@ def _memory(buffer: Buffer, inputs: GateInputs, touched: Sequence[Region]) -> Si
     if buffer.name in given:
         return SimulatedBuffer(given[buffer.name], writable=False)  # shared with the candidates to come
     array = np.zeros(buffer.shape, DTYPES[buffer.dtype])
+    if buffer.role == "tickets":
+        return SimulatedBuffer(array)
     if buffer.bytes <= SHADOW_BYTES:
         array.view(np.uint8)[...] = 0xFF  # NaN in every format
         # Packed operands have rows and groups of padding that reach no stored element: poisoned, but not forbidden.

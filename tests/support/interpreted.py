@@ -34,8 +34,9 @@ def poisoned_tensors(program: Program) -> dict[str, torch.Tensor]:
     tensors = {}
     for buffer in program.buffers:
         if buffer.role != "input":
-            fill = 0xFF if buffer.dtype == "u8" else float("nan")
-            tensors[buffer.name] = allocate(buffer, "cpu").fill_(fill)
+            tensors[buffer.name] = allocate(buffer, "cpu")
+        if buffer.role in ("workspace", "output"):
+            tensors[buffer.name].fill_(0xFF if buffer.dtype == "u8" else float("nan"))
     return tensors
 
 

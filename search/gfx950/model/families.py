@@ -13,6 +13,7 @@ import pandas as pd
 
 from kernels.families import FAMILIES
 from kernels.families.aiter_triton import AiterFusedGemm, AiterPackedGemm, AiterQuantize, AiterSum
+from kernels.families.fused_splitk_ticket import TicketGemm
 from kernels.families.staged_ck import CodeObjectGemm
 from kernels.families.staged_hip import HipGemm
 from kernels.families.stages import Clear, Gemm, HipQuantize, Quantize, Round, Stage, Sum
@@ -33,6 +34,7 @@ from search.gfx950.model.work import (
     gemm_work,
     quantize_work,
     sum_work,
+    ticket_gemm_work,
 )
 
 Flags = npt.NDArray[np.bool_]
@@ -58,6 +60,7 @@ MODELS: Mapping[type[Stage], StageModel] = {
     HipQuantize: StageModel(hip_quantize_work),
     Clear: StageModel(clear_work),
     Gemm: StageModel(gemm_work, gemm_overflows),
+    TicketGemm: StageModel(ticket_gemm_work, gemm_overflows),
     HipGemm: StageModel(hip_gemm_work, hip_gemm_overflows),
     CodeObjectGemm: StageModel(code_object_gemm_work),
     Sum: StageModel(sum_work),

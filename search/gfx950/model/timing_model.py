@@ -14,6 +14,7 @@ never perfectly, and a hard one makes ties of tiles that differ:
             without pipelining: (steps - 1) * load latency + own clocks, of all waves of a workgroup on one SIMD
     kernel  launch + max(sum of rounds + written bytes / write rate, unique bytes / HBM rate)
             + a share of the time to read memory once, which nothing hides, where operands are cold
+            + what the last workgroup does once all others have ended
     program sum of its kernels
 
 With the tiles of AITER's kernels this is the model fitted to AITER's timings. Every number comes from
@@ -53,6 +54,7 @@ class CallWork:
         written_bytes: Bytes that the launch stores.
         atomic_bytes: Bytes that the launch adds atomically.
         from_hbm: False where an earlier kernel has just written what this one reads.
+        tail_clks: What the last workgroup does once all others have ended.
     """
 
     workgroups: Number
@@ -72,6 +74,7 @@ class CallWork:
     written_bytes: Number = 0
     atomic_bytes: Number = 0
     from_hbm: bool = True
+    tail_clks: Number = 0
 
 
 @dataclass(frozen=True)
@@ -115,8 +118,8 @@ def kernel_time(work: CallWork, machine: Machine) -> KernelTime:
     rounds = full * (_longest(whole) + fill) + _longest(rest) + fill * (left > 0)
     write = (work.written_bytes + machine.atomic_cost * work.atomic_bytes) / (machine.write_tbs * 1e6)
     hbm = _hbm_us(work, machine)
-    exposed = np.where(_is_cold(work, machine), machine.exposed_share * hbm, 0.0)
-    busy = np.where(np.asarray(work.workgroups) > 0, np.maximum(rounds + write, hbm) + exposed, 0.0)
+    late = np.where(_is_cold(work, machine), machine.exposed_share * hbm, 0.0) + work.tail_clks / machine.clock_mhz
+    busy = np.where(np.asarray(work.workgroups) > 0, np.maximum(rounds + write, hbm) + late, 0.0)
     return KernelTime(work_us=busy, hbm_us=hbm, write_us=write, **units)
 
 

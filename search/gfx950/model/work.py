@@ -5,12 +5,14 @@ The counts follow what Triton 3.9 generates: fits to compiled code, good for ran
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from kernels.families.aiter_triton import AiterGemm, AiterSum
+from kernels.families.fused_splitk_ticket import TicketGemm
 from kernels.families.stages import SMALL_KERNEL, ZERO_BLOCK, Clear, Gemm, Quantize, Round, Sum
 from kernels.problem import GemmShape
 from search.gfx950.code.instruction_mix import VALU_CLKS
@@ -57,6 +59,22 @@ def gemm_work(stage: Gemm, shape: GemmShape, machine: Machine) -> CallWork:
         read_bytes=M * K * (ROW_BYTES if packed else 2) + N * K * ROW_BYTES,
         written_bytes=0.0 if stage.atomic else out_bytes,
         atomic_bytes=4.0 * M * N * split_k if stage.atomic else 0.0,
+    )
+
+
+def ticket_gemm_work(stage: TicketGemm, shape: GemmShape, machine: Machine) -> CallWork:
+    """As :func:`gemm_work`, and the sum of a tile's slices by the last of its workgroups.
+
+    Its stores reach memory, its ticket comes back, the slices arrive, all of them at once: three round trips.
+    """
+    gemm, tile = gemm_work(stage, shape, machine), TileWork.of(stage)
+    rows = np.minimum(tile.BLOCK_M, shape.M)
+    slices_clks = 4.0 * rows * tile.BLOCK_N * stage.split_k * machine.clock_mhz / (machine.feed_gbs * 1e3)
+    sum_clks = VALU_CLKS * tile.accumulators * stage.split_k * cdiv(tile.num_warps, machine.simds)
+    return replace(
+        gemm,
+        written_bytes=(4.0 * stage.split_k + 2.0) * shape.M * shape.N,
+        tail_clks=3 * machine.l2_latency_clks + np.maximum(slices_clks, sum_clks),
     )
 
 

@@ -1,11 +1,12 @@
 """Tuned against defaults, Triton's own autotuner and torch.matmul in bf16, side by side on the local GPU.
 
-Usage: python benchmarks/device_compare.py [--results DIR | --table FILE] [--shapes FILE] [--autotune N]
-                                           [--output DIR] [--rounds 30]
+Usage: python benchmarks/device_compare.py [--results DIR | --table FILE] [--before FILE] [--shapes FILE]
+                                           [--autotune N] [--output DIR] [--rounds 30]
 
 Per shape and protocol (cold, warm) every contender is sampled once a round, in random order, in one process:
   tuned       the winner of the results or of the table, as the search launches it
   dispatched  the same through Dispatcher.gemm
+  before      the row of another table for the very shape, such as an older one
   default     what serves an untuned shape
   autotuned   the fused kernel with the configuration that triton.autotune picks from 20 (first N shapes only); it
               clears 256 MB between runs, as much as the Infinity Cache of MI300 and MI350 holds: partly warm there
@@ -259,6 +260,7 @@ def print_table(frame: pd.DataFrame, device: DeviceKey) -> None:
 def main(
     results: Annotated[Path | None, typer.Option(help="Results of a measured sweep.")] = None,
     table: Annotated[Path | None, typer.Option(help="Tuned table instead.")] = None,
+    before: Annotated[Path | None, typer.Option(help="Another table, whose rows run beside.")] = None,
     shapes: Annotated[Path, typer.Option(help="Shapes file.")] = ROOT / "configs/shapes/gpumode.yaml",
     autotune: Annotated[int, typer.Option(help="How many shapes Triton's autotuner tunes, 35 s each.")] = 2,
     output: Annotated[Path, typer.Option(help="Folder of compare.csv and autotune.csv.")] = Path("results"),
@@ -266,7 +268,7 @@ def main(
 ) -> None:
     """Compare, print and write."""
     device = required_gpu()
-    tuned = tuned_points(results, table, device)
+    tuned, earlier = tuned_points(results, table, device), tuned_points(None, before, device)
     asked = load_shapes(shapes).shapes
     gpu = this_gpu()
     picked, walls = pick_all(asked[:autotune], gpu)
@@ -275,6 +277,8 @@ def main(
         points = {"default": baseline(shape, device), **picked.get(shape, {})}
         if shape in tuned:
             points = {"tuned": Candidate(shape, *tuned[shape]), **points}
+        if shape in earlier:
+            points |= {"before": Candidate(shape, *earlier[shape])}
         rows += compare_shape(points, shape, gpu, rounds)
     frame = pd.DataFrame(rows)
     output.mkdir(parents=True, exist_ok=True)

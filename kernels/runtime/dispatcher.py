@@ -37,7 +37,7 @@ class Dispatcher:
         make: Makes runners; default: the compiler, or the interpreter where it was switched on.
         workspace_limit_bytes: Of one call; a product that needs more is computed in parts.
         graphs: Captured products; default: of the GPU's runtime.
-        tickets: Counters by stream; default: of the GPU's runtime.
+        tickets: Counters by stream, which callers' captured graphs use too; default: of the GPU's runtime.
     """
 
     device: DeviceKey
@@ -131,7 +131,7 @@ class Dispatcher:
             InputError: The weight is on the CPU, and the interpreter was not switched on.
         """
         for M in rows:
-            self.planned(M, weight)
+            self.tickets.counters(self.planned(M, weight).plan.ticket_bytes, weight.data)
 
     def planned(self, M: int, weight: PackedWeight) -> Planned:
         """The plan of calls with M contiguous, aligned rows; compiled now if there is none."""

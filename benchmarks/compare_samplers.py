@@ -1,13 +1,15 @@
 """How many evaluations each search needs to come within 5 and 1 % of the best recorded point. Needs no GPU.
 
 Usage: python benchmarks/compare_samplers.py [--recorded PATH ...] [--searches auto,tpe,...] [--seeds 30] [--each]
+       [--starts nothing,favourites,others] [--within 5,1]
 
 PATH: a folder or file of exhaustive sweeps (Parquet, by default results/recorded), or a recorded space of another code
 as CSV or CSV.GZ: one row a point, one column a knob, and time_ms, which is empty where a point failed. An evaluation is
-one point, failures included. A search that is not there within --trials counts as twice as many. Every figure is the
-geometric mean over the spaces of the median, or of the 90th percentile, over the seeds; ms: processor time a proposal.
-Beside ours --searches takes Kernel Tuner's genetic_algorithm, hybrid_vndx, adaptive_tabu_greywolf and dual_annealing;
-they need the extra ``bench``.
+one point, failures included. A search begins from nothing, with the points that a sweep tries first (favourites), or
+knowing 96 random trials of each of the nearest other shapes that were recorded (others). One that is not there within
+--trials counts as twice as many. Every figure is the geometric mean over the spaces of the median, or of the 90th
+percentile, over the seeds; ms: processor time a proposal. Beside ours --searches takes Kernel Tuner's
+genetic_algorithm, hybrid_vndx, adaptive_tabu_greywolf and dual_annealing; they need the extra ``bench``.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from kernel_tuner_searches import STRATEGIES, KernelTunerSearch  # noqa: E402
-from recorded_searches import SEARCHES, Recording, Search, recordings  # noqa: E402
+from recorded_searches import SEARCHES, Recording, Search, informed, recordings  # noqa: E402
 
 from kernels.errors import InputError  # noqa: E402
 from kernels.wording import instead_of  # noqa: E402
@@ -44,7 +46,7 @@ from search.study.study import in_flight  # noqa: E402
 from search.terminal import one_line_errors  # noqa: E402
 
 WITHIN = (0.05, 0.01)  # of the best time
-STARTS = ("nothing", "favourites")
+NOTHING, FAVOURITES, OTHERS = STARTS = ("nothing", "favourites", "others")
 EVERY: dict[str, Callable[..., Search]] = {
     **SEARCHES, **{name: partial(KernelTunerSearch, strategy=name) for name in STRATEGIES}
 }  # fmt: skip
@@ -58,11 +60,13 @@ class Setting:
         trials: At most.
         seeded: Whether it begins with what a sweep tries first.
         capacity: Candidates that the evaluator takes at a time.
+        within: How near to the best time a search shall come, in parts of it.
     """
 
     trials: int
     seeded: bool = False
     capacity: int = 1
+    within: tuple[float, ...] = WITHIN
 
 
 def searched(recording: Recording, search: Search, setting: Setting) -> Iterator[int]:
@@ -79,8 +83,8 @@ def searched(recording: Recording, search: Search, setting: Setting) -> Iterator
 
 
 def evaluations(recording: Recording, search: Search, setting: Setting) -> tuple[list[int], float]:
-    """Evaluations to each part of WITHIN, twice the trials where it was not reached; milliseconds a proposal."""
-    needed = dict.fromkeys(WITHIN, 2 * setting.trials)
+    """Evaluations to each part of the best, twice the trials where it was not reached; milliseconds a proposal."""
+    needed = dict.fromkeys(setting.within, 2 * setting.trials)
     begin, spent = time.process_time(), 0
     for spent, point in enumerate(searched(recording, search, setting), start=1):
         slower = recording.times[point] / recording.best - 1 if recording.right[point] else np.inf
@@ -99,7 +103,7 @@ def compare(
         runs = [evaluations(recording, make(recording.space, seed), setting) for seed in range(seeds)]
         needed = np.array([run[0] for run in runs])
         row = {"ms": float(np.mean([run[1] for run in runs]))}
-        for part, column in zip(WITHIN, needed.T, strict=True):
+        for part, column in zip(setting.within, needed.T, strict=True):
             row |= {f"to {part:.0%}": float(np.median(column)), f"p90 {part:.0%}": float(np.quantile(column, 0.9))}
             row[f"missed {part:.0%}"] = float((column > setting.trials).mean())
         rows.append(row)
@@ -111,15 +115,17 @@ def summary(rows: Sequence[dict[str, float]]) -> dict[str, float]:
     frame = pd.DataFrame(rows)
     geometric = [name for name in frame.columns if name.startswith(("to", "p90"))]
     return {
-        name: float(np.exp(np.log(frame[name]).mean()) if name in geometric else frame[name].mean()) for name in frame
+        name: float(np.exp(np.log(frame[name]).mean()) if name in geometric else frame[name].mean())
+        for name in frame.columns
     }
 
 
 def main(
     recorded: Annotated[list[Path] | None, typer.Option(help="Folder or file; repeatable.")] = None,
     searches: Annotated[str, typer.Option(help="Comma-separated.")] = ",".join(SEARCHES),
-    starts: Annotated[str, typer.Option(help="nothing, favourites or both, comma-separated.")] = ",".join(STARTS),
+    starts: Annotated[str, typer.Option(help="nothing, favourites, others, comma-separated.")] = "nothing,favourites",
     capacities: Annotated[str, typer.Option(help="Candidates that an evaluator takes, comma-separated.")] = "1",
+    within: Annotated[str, typer.Option(help="Percent of the best, comma-separated.")] = "5,1",
     trials: Annotated[int, typer.Option(min=1, help="Of each search.")] = 160,
     seeds: Annotated[int, typer.Option(min=1)] = 30,
     each: Annotated[bool, typer.Option("--each", help="Also print every space.")] = False,
@@ -136,16 +142,32 @@ def main(
     )
     table = []
     for start in starts.split(","):
-        chosen = [one for one in spaces if start == "nothing" or one.seeds]
+        chosen = _starting(spaces, start)
         for capacity in map(int, capacities.split(",")):
             for name in names if chosen else ():
-                setting = Setting(trials, seeded=start == "favourites", capacity=capacity)
+                setting = Setting(trials, start == FAVOURITES, capacity, tuple(map(_part, within.split(","))))
                 rows = compare(chosen, EVERY[name], setting, seeds)
                 key = {"search": name, "from": start, "capacity": capacity}
                 table.append({**key, "space": "all", **summary(rows)})
                 if each:
                     table += [{**key, "space": one.name, **row} for one, row in zip(chosen, rows, strict=True)]
     print(pd.DataFrame(table).round(2).to_string(index=False))
+
+
+def _starting(spaces: Sequence[Recording], start: str) -> list[Recording]:
+    """The spaces in which a search can begin so."""
+    if start not in STARTS:
+        raise InputError(f"--starts {start}: {instead_of(start, STARTS)}")
+    if start == OTHERS:
+        return informed(spaces)
+    return [one for one in spaces if start == NOTHING or one.seeds]
+
+
+def _part(percent: str) -> float:
+    try:
+        return float(percent) / 100
+    except ValueError as error:
+        raise InputError(f"--within {percent}: is not a number; write percents with commas between, as 5,1") from error
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:

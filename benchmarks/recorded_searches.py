@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,15 +16,18 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, IntD
 
 from kernels.errors import InputError
 from kernels.families.defaults import default_choice
+from kernels.problem import GemmShape
 from search.evaluation import Candidate
 from search.evaluators.replay import ReplayEvaluator
 from search.space.space import load_spaces
 from search.study.features import PointSpace
-from search.study.priors import estimates_us, favourites
+from search.study.priors import distance, estimates_us, favourites
 from search.study.surrogate import SurrogateSearch
+from search.study.transfer import SHAPES, OtherShape, expected_by
 
 SPACES = Path(__file__).resolve().parent / "recorded_spaces"
 CSV_TIME = "time_ms"
+OTHER_TRIALS = 96  # at random, of each other shape: as many as a sweep makes by default
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +40,7 @@ class Recording:
         times: Of each point [points], in any unit; NaN where it has none.
         right: Whether each point may win [points].
         seeds: Points that a sweep tries first, in order.
+        frames: By family, one row a point, where the points are GEMM configurations.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Recording:
     times: npt.NDArray[np.float64]
     right: npt.NDArray[np.bool_]
     seeds: tuple[int, ...] = ()
+    frames: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     @cached_property
     def best(self) -> float:
@@ -86,8 +91,41 @@ def _swept(path: Path) -> list[Recording]:
         first = [default_choice(shape, replay.device), *liked.first, *defaults, *liked.others]
         numbers = {point: number for number, point in enumerate(points)}
         seeds = tuple(numbers[point] for point in dict.fromkeys(first) if point in numbers)
-        found.append(Recording(str(shape), space, times, right, seeds))
+        found.append(Recording(str(shape), space, times, right, seeds, frames))
     return found
+
+
+def informed(spaces: Sequence[Recording]) -> list[Recording]:
+    """Those of ``spaces`` that are GEMM shapes, each knowing trials of the nearest others on its device."""
+    found = []
+    for one in spaces:
+        others = [_trials(other, shape) for other in spaces if (shape := other.space.shape) is not None]
+        others = [other for other in others if other.shape != one.space.shape]
+        if one.space.shape is not None and others:
+            found.append(replace(one, space=_informed(one, one.space.shape, others)))
+    return found
+
+
+def _informed(one: Recording, shape: GemmShape, others: Sequence[OtherShape]) -> PointSpace:
+    """The points of ``one`` with what the trials of ``others`` make expect of them."""
+    near = sorted(others, key=lambda other: distance(shape, other.shape))[:SHAPES]
+    known = one.space
+    expected = expected_by(near, one.frames, shape, known.cu_count, known.estimate_us)
+    return PointSpace(
+        one.frames, shape=shape, cu_count=known.cu_count, estimate_us=known.estimate_us, expected=expected
+    )
+
+
+def _trials(other: Recording, shape: GemmShape) -> OtherShape:
+    """Some points of ``other`` at random, those with times."""
+    timed = np.flatnonzero(np.isfinite(other.times))
+    drawn = np.sort(np.random.default_rng(0).choice(timed, min(OTHER_TRIALS, len(timed)), replace=False))
+    begins = np.cumsum([0, *map(len, other.frames.values())])
+    frames = {
+        family: frame.iloc[drawn[(drawn >= begin) & (drawn < begin + len(frame))] - begin].reset_index(drop=True)
+        for begin, (family, frame) in zip(begins, other.frames.items(), strict=False)
+    }
+    return OtherShape(shape, {family: frame for family, frame in frames.items() if len(frame)}, other.times[drawn])
 
 
 class Search(Protocol):

@@ -80,6 +80,7 @@ class OfflineEvaluator(Evaluator):
         device: What to compile for; ``GFX950`` with any number of compute units.
         jobs: Worker processes; None takes one a core.
         cache: Folder of compiled kernels; None takes :func:`~kernels.disk.default_cache`.
+        climb: Code that is slower than the best by more, by the formula, is not executed; infinite executes all.
 
     Raises:
         InputError: Another architecture, or no folder for compiled kernels can be written.
@@ -92,6 +93,7 @@ class OfflineEvaluator(Evaluator):
         jobs: int | None = None,
         cache: Path | None = None,
         timeout_s: float = TIMEOUT_S,
+        climb: float = CLIMB,
     ) -> None:
         model = model_of(device)
         if model is None:
@@ -110,7 +112,7 @@ class OfflineEvaluator(Evaluator):
         self._bars: dict[GemmShape, Bar] = {}
         self._raising = threading.Lock()  # answers come in threads of the pool
         self._judging: dict[Future[Evaluation], Future[Evaluation]] = {}  # what the pool owes, by what is owed here
-        function = partial(judge, device=device, cache=self._cache.folder, model=model)
+        function = partial(judge, device=device, cache=self._cache.folder, model=model, climb=climb)
         alone = partial(torch.set_num_threads, 1)  # waiting threads of one worker would take the core of another
         self._pool: WorkerPool[OfflineTask, Evaluation] = WorkerPool(function, count, alone, fork=True)
 
@@ -207,7 +209,7 @@ def protocol_of(model: Model) -> str:
     return PROTOCOL + (f"-{model.machine.harness.name}" if model.calibrated else "")
 
 
-def judge(task: OfflineTask, *, device: DeviceKey, cache: Path, model: Model) -> Evaluation:
+def judge(task: OfflineTask, *, device: DeviceKey, cache: Path, model: Model, climb: float = CLIMB) -> Evaluation:
     """Compile the candidate, check what it needs and computes, and predict its time."""
     candidate, machine = task.candidate, model.machine
     facts: dict[str, Value] = {"protocol": protocol_of(model)}
@@ -220,7 +222,7 @@ def judge(task: OfflineTask, *, device: DeviceKey, cache: Path, model: Model) ->
             check_resources(one, machine)
         formula_us = code_us(candidate, compiled, machine)
         facts |= {"formula_us": formula_us}
-        if task.bar is not None and formula_us is not None and formula_us > CLIMB * task.bar.formula_us:
+        if task.bar is not None and formula_us is not None and formula_us > climb * task.bar.formula_us:
             return _not_executed(formula_us, task.bar, facts)
         report = check_program(program, load_calls(compiled), candidate.shape)
         facts |= {"deterministic": deterministic} | _checked_facts(compiled, report)

@@ -59,6 +59,7 @@ class PointSpace:
         self.values = knob_values([frames]) if values is None else values
         tagged = [frame.assign(**{FAMILY: family}) for family, frame in frames.items()]
         self.codes = np.concatenate([self._codes(frame) for frame in tagged])  # [points, knobs], -1: missing
+        self.families = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames.values()])  # [points]
 
     def __len__(self) -> int:
         return len(self.codes)

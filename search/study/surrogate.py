@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ REMEMBERED = 512  # trials that the model holds, at most
 POOL = 16_000  # points that the model looks at; of more, those that look best, near the best, and a random part
 NEAR = 5  # best trials whose neighbours are in the pool
 NEIGHBOUR_SHARE = 0.4  # of the proposals: next to the best point
+OTHERS_SHARE = 0.5  # of the proposals, at most: in another family than the best point's, while that is about as fast
 SHARP = 0.2  # times within this fraction of the best are told apart best, as the logarithm begins there
 FAILURE_RANGE = 0.3  # how far a failure reaches, in coordinates of the knobs that span 0 to 1
 LOWEST_SPREAD = 0.05  # of the targets
@@ -47,6 +49,7 @@ class SurrogateSearch:
         self._last = np.zeros(len(space), np.bool_) if last is None else last
         self._times: dict[int, float] = {}  # by point, in the order of the trials
         self._failed: list[int] = []
+        self._fastest: dict[int, int] = {}  # point of each family that has a time
         self._parameters: Parameters | None = None
         self._next_fit = 0
         self._begun = 0  # points that were proposed without the model
@@ -65,6 +68,9 @@ class SurrogateSearch:
             self._failed.append(point)
         else:
             self._times[point] = time_us
+            own = self._fastest.setdefault(self._family(point), point)
+            if time_us < self._times[own]:
+                self._fastest[self._family(point)] = point
         if self._model is not None:
             self._model.learn(point, worked=time_us is not None)
 
@@ -82,10 +88,15 @@ class SurrogateSearch:
         if self._model is None:
             return hopes
         pool = self._model.pool
-        promise = self._model.promise(self._targets(self._model.trials), ())
-        best = float(promise[pool.rows(self._choice())].max(initial=0.0))
-        if best > 0:
-            hopes[np.isin(running, pool.points)] = promise[pool.rows(running)] / best
+        outlook = self._outlook(self._model, ())
+        free, rows = pool.rows(self._choice()), pool.rows(running)
+        known = np.isin(running, pool.points)
+        hopes[known] = _parts(outlook.promise(self._target(self._best)), rows, free)
+        for family in self._fastest.keys() & pool.families[rows].tolist():  # what is poor may be its family's best
+            mine = pool.families[rows] == family
+            promise = outlook.promise(self._target(self._fastest[family]))
+            own = _parts(promise, rows[mine], free[pool.families[free] == family])
+            hopes[np.flatnonzero(known)[mine]] = np.maximum(hopes[known][mine], own)
         return hopes
 
     def propose(self, running: Sequence[int] = ()) -> int:
@@ -99,16 +110,51 @@ class SurrogateSearch:
         if len(self._times) < FIRST_TIMES or len(self._times) + len(self._failed) + len(running) < START:
             return self._first(choice, [*self._times, *self._failed, *running])
         model = self._current_model(running)
-        rows = free = model.pool.rows(choice)
-        near = rows[model.pool.next_to(min(self._times, key=self._times.__getitem__))[rows]]
-        if len(near) and self._random.random() < NEIGHBOUR_SHARE:
-            rows = near
+        free = model.pool.rows(choice)
         if not len(free):
             return int(self._random.choice(choice))
-        promise = model.promise(self._targets(model.trials), running)
+        outlook = self._outlook(model, running)
+        promise = outlook.promise(self._target(self._best))
         self.expected_gain = SHARP * float(promise[free].max())  # near the best, targets are SHARP times as steep
+        family = self._other_family(model.pool, free)
+        if family is None:
+            rows = self._near_or_all(model.pool, free)
+        else:
+            rows = free[model.pool.families[free] == family]
+            promise = outlook.promise(self._target(self._fastest.get(family, self._best)))
         promise = promise[rows]
         return int(model.pool.points[self._random.choice(rows[promise >= promise.max()])])
+
+    @property
+    def _best(self) -> int:
+        """The fastest point."""
+        return min(self._fastest.values(), key=self._times.__getitem__)
+
+    def _family(self, point: int) -> int:
+        return int(self.space.families[point])
+
+    def _near_or_all(self, pool: _Pool, free: Rows) -> Rows:
+        """Rows to choose from: at times those next to the best point only."""
+        near = free[pool.next_to(self._best)[free]]
+        return near if len(near) and self._random.random() < NEIGHBOUR_SHARE else free
+
+    def _other_family(self, pool: _Pool, free: Rows) -> int | None:
+        """At times another family than the best point's, the more often the closer its own best is.
+
+        A family is a kernel of its own. Left to the largest improvement, the search refines whichever had the better
+        first trials: on an H200 for 60 trials, while the winner was of the other.
+        """
+        others = np.setdiff1d(pool.families[free], self._family(self._best))
+        if not len(others):
+            return None
+        family = int(self._random.choice(others))
+        return family if self._random.random() < OTHERS_SHARE * self._speed(family) ** 2 else None
+
+    def _speed(self, family: int) -> float:
+        """Of a family's best, as a part of the best's; of one without a time, the less the more of it failed."""
+        if family in self._fastest:
+            return self._times[self._best] / self._times[self._fastest[family]]
+        return 1 / (1 + sum(self._family(point) == family for point in self._failed))
 
     def _first(self, choice: Rows, tried: Sequence[int]) -> int:
         """Before the model is asked: in turn what other shapes' trials make expect most of, and what is far away."""
@@ -135,7 +181,13 @@ class SurrogateSearch:
     def _targets(self, trials: Sequence[int]) -> Floats:
         """What the model learns of each trial: the logarithm of its time, compressed far from the best."""
         times = np.array([self._times[point] for point in trials])
-        return np.log1p(np.log(times / min(self._times.values())) / SHARP)
+        return np.log1p(np.log(times / self._times[self._best]) / SHARP)
+
+    def _target(self, trial: int) -> float:
+        return float(self._targets([trial])[0])
+
+    def _outlook(self, model: _Model, running: Sequence[int]) -> _Outlook:
+        return model.outlook(self._targets(model.trials), running)
 
     def _current_model(self, running: Sequence[int]) -> _Model:
         """The model, with its parameters fitted anew where the trials have grown enough."""
@@ -184,6 +236,7 @@ class _Pool:
     def __init__(self, space: PointSpace, points: Rows) -> None:
         self.points = points
         self.codes = space.codes[points]
+        self.families = space.families[points]
         described = space.describe(points)
         self.knobs = described.knobs
         self.table = PointTable(described.features)
@@ -231,21 +284,45 @@ class _Model:
         self._votes += near
         self._worked += near * worked
 
-    def promise(self, targets: Floats, running: Sequence[int]) -> Floats:
-        """Expected improvement on the best target by each point, weighed with the chance that it works [pool].
+    def outlook(self, targets: Floats, running: Sequence[int]) -> _Outlook:
+        """What to expect of the points.
 
         Args:
             targets: Of :attr:`trials`.
             running: Points whose trials have not ended: what they will say narrows the deviation.
         """
-        scaled = _standardised(targets)
+        spread = _spread(targets)
         pending = self.pool.rows(running)
         for row in pending:
             self._posterior.add(int(row))
-        mean, deviation = self._posterior.mean(scaled), self._posterior.deviation()
+        mean, deviation = self._posterior.mean(_standardised(targets)), self._posterior.deviation()
         self._posterior.remove(len(pending))
-        gain = expected_improvement(scaled.min(), mean, deviation) * _spread(targets)
-        return gain * self._worked / self._votes
+        return _Outlook(targets.mean() + spread * mean, spread * deviation, self._worked / self._votes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Outlook:
+    """What a model expects of the points of its pool.
+
+    Args:
+        mean: Of the targets [pool].
+        deviation: Of the targets [pool].
+        works: Chance that a point has a time at all [pool].
+    """
+
+    mean: Floats
+    deviation: Floats
+    works: Floats
+
+    def promise(self, best: float) -> Floats:
+        """Expected improvement on the target ``best`` by each point, weighed with the chance that it works [pool]."""
+        return expected_improvement(best, self.mean, self.deviation) * self.works
+
+
+def _parts(promise: Floats, rows: Rows, free: Rows) -> Floats:
+    """What ``rows`` promise as a part of the most that ``free`` do; 1 where these promise nothing [rows]."""
+    most = float(promise[free].max(initial=0.0))
+    return promise[rows] / most if most > 0 else np.ones(len(rows))
 
 
 def expected_improvement(best: float, mean: Floats, deviation: Floats) -> Floats:

@@ -121,6 +121,43 @@ def test_points_in_flight_cost_less_than_twice_the_evaluations() -> None:
     assert np.median([evaluations(seed, in_flight=4) for seed in range(5)]) <= 40
 
 
+def families() -> tuple[PointSpace, np.ndarray]:
+    """Two families: all of the first are good, and of the second, which is poor elsewhere, one spot is better."""
+    plain, narrow = grid(), grid()
+    x, y = np.log2(narrow["x"]), np.log2(narrow["y"])
+    took = np.concatenate([times(plain) / 50 + 10, 9 + 2 * np.sqrt(abs(x - 3) + abs(y - 1)) + narrow["z"]])
+    return PointSpace({"plain": plain, "narrow": narrow}), took
+
+
+def until_best(seed: int) -> int:
+    """Evaluations until the best point of both families is found."""
+    space, took = families()
+    search = SurrogateSearch(space, seed)
+    for count in range(1, len(space) + 1):
+        point = search.propose()
+        if took[point] == np.nanmin(took):
+            return count
+        search.tell(point, None if np.isnan(took[point]) else float(took[point]))
+    raise AssertionError("every point was tried")
+
+
+def test_a_family_that_begins_poorly_is_searched_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = [until_best(seed) for seed in range(8)]
+    monkeypatch.setattr("search.study.surrogate.OTHERS_SHARE", 0.0)
+    alone = [until_best(seed) for seed in range(8)]
+    assert np.mean(together) < 0.8 * np.mean(alone)
+
+
+def test_the_best_of_another_family_is_not_hopeless() -> None:
+    space, took = families()
+    search = SurrogateSearch(space, seed=0)
+    for point in range(0, len(space), 7):
+        search.tell(point, None if np.isnan(took[point]) else float(took[point]))
+    search.propose()
+    narrow = [point for point in np.flatnonzero(space.families == 1).tolist() if point % 7]
+    assert search.hopes(narrow).max() == 1.0
+
+
 def test_points_that_are_left_for_the_end_come_last() -> None:
     frame = grid()
     last = frame["z"].to_numpy() == 1

@@ -2,6 +2,7 @@
 
 A few output tiles of the real shape are computed: those with the tails of M and N, the first, and random ones. Every
 launch runs the workgroups that these tiles depend on. That the grids have every workgroup once is a matter of integers.
+Where workgroups hand work to one another, they run again in other orders of arrival, and the bits must be the same.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernels.errors import WrongResultError
-from kernels.launches.coverage import GridIndex
+from kernels.launches.coverage import GridIndex, TileCoverage
 from kernels.launches.native import NativeKernel
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
 from kernels.wording import counted
+from search.gate.arrivals import rearranged
 from search.gate.sample import Sample, needs_nan_first, take_sample
 from search.gfx950.code.calls import CompiledCall
 from search.gfx950.simulator import (
@@ -82,6 +84,7 @@ def check_program(
     try:
         sample = take_sample(program, shape, stride_am=stride_am)
         results = _execute(sample, calls, budget)
+        _arrive_otherwise(sample, calls, results, budget)
         max_rel_error = sample.compare()
         if needs_nan_first(program, shape):
             second = take_sample(program, shape, nan_first=True, stride_am=stride_am)
@@ -110,6 +113,26 @@ def _execute(sample: Sample, calls: Sequence[SimulatedCall], budget: int) -> lis
     sample.reject_repeated_stores(len(calls) - 1, results[-1])
     sample.reject_open_tickets()
     return results
+
+
+def _arrive_otherwise(
+    sample: Sample, calls: Sequence[SimulatedCall], results: Sequence[SimulationResult], budget: int
+) -> None:
+    """Run again each launch that takes tickets, in other orders of arrival, with the tickets that the last one left.
+
+    Raises:
+        WrongResultError: A finding, other bits, or a ticket that is left open.
+    """
+    taken = {buffer.name for buffer in sample.program.tickets}
+    for number, one in enumerate(calls):
+        coverage = one.call.coverage
+        if taken.isdisjoint(one.call.args.values()) or not isinstance(coverage, TileCoverage):
+            continue
+        for workgroups in rearranged(sample.workgroups[number], coverage):
+            again = sample.before_stores(number, results[number])
+            _run(one, again.memory, workgroups, budget)
+            again.reject_open_tickets()
+            again.reject_other_bits(sample)
 
 
 def _run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -140,6 +140,29 @@ class Sample:
         stored = int(result.stores[argument].size.sum())
         if stored != expected:
             raise WrongResultError(f"{call.name} stored {stored} bytes of the output, its tiles have {expected}")
+
+    def before_stores(self, number: int, result: SimulationResult) -> Sample:
+        """This sample with what launch ``number`` stored poisoned again, but for tickets."""
+        call = self.program.calls[number]
+        stored = {call.args[name] for name, runs in result.stores.items() if name in call.args and len(runs.offset)}
+        again = {
+            buffer.name: _memory(buffer, self.inputs, self.touched[0])
+            for buffer in self.program.buffers
+            if buffer.name in stored and buffer.role != "tickets"
+        }
+        return replace(self, memory={**self.memory, **again})
+
+    def reject_other_bits(self, first: Sample) -> None:
+        """Whether the output has the bits of ``first``.
+
+        Raises:
+            WrongResultError: An element has others.
+        """
+        other = self.memory["out"].array != first.memory["out"].array
+        if other.any():
+            m, n = (int(index) for index in np.argwhere(other)[0])
+            count = counted(int(other.sum()), "element")
+            raise WrongResultError(f"C[{m}, {n}] depends on the order in which workgroups arrive ({count})")
 
     def reject_open_tickets(self) -> None:
         """Whether every ticket is zero again, as the next launch needs it.

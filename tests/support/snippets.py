@@ -13,6 +13,7 @@ from search.gfx950.simulator.decode.text import Listing, parse_statement
 from search.gfx950.simulator.kernel import DecodedKernel, load_assembly
 from search.gfx950.simulator.program import decode_program
 from search.gfx950.simulator.state.findings import Finding
+from search.gfx950.simulator.state.handover import Handover
 from search.gfx950.simulator.state.lds import LocalMemory
 from search.gfx950.simulator.state.memory import GlobalMemory, SimulatedBuffer
 from search.gfx950.simulator.state.registers import SCC, parse_operand
@@ -93,6 +94,7 @@ def run(
         workgroups=((0, 0, 0),), wave_workgroup=np.zeros(waves, np.int64), wave_in_group=np.arange(waves),
         num_vgprs=256, num_agprs=256, constants=program.constants,
         scratch=np.zeros(shape, np.uint32), scratch_undefined=np.full(shape, 0xFFFFFFFF, np.uint32),
+        handover=Handover(np.zeros(waves, np.int64), np.arange(waves)),
     )  # fmt: skip
     group = initial_group(env, np.arange(waves))
     for name, value in (registers or {}).items():

@@ -23,6 +23,7 @@ from search.gfx950.simulator.state.recording import Recording
 
 MODEL_VERSION = "gfx950-s2"
 WEIGHT = ("b", "b_scale")
+MOVES = (Kind.LOAD, Kind.STORE)
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ def program_works(program: Program, calls: Sequence[ExecutedCall]) -> tuple[Laun
 
 def _work(program: Program, one: ExecutedCall, streams: tuple[WaveStream, ...], written: frozenset[str]) -> LaunchWork:
     call = one.call
-    loads = {name for wave in streams for kind, name in wave.moved if kind is Kind.LOAD}
+    loads, stores = ({name for wave in streams for moved, name in wave.moved if moved is kind} for kind in MOVES)
+    exchanged = frozenset(loads & stores)
     pointers = {name: buffer for name, buffer in call.args.items() if isinstance(buffer, str)}
     at_once = min(call.workgroups, 256 * one.resident)
     return LaunchWork(
@@ -95,9 +97,10 @@ def _work(program: Program, one: ExecutedCall, streams: tuple[WaveStream, ...], 
         workgroups=call.workgroups,
         resident=one.resident,
         sharing=sharing_of(call, at_once),
-        read_bytes=float(sum(program.buffer(pointers[name]).bytes for name in loads if name in pointers)),
+        read_bytes=float(sum(program.buffer(pointers[name]).bytes for name in loads - exchanged if name in pointers)),
         full_rows=_full_rows(call),
         handed=frozenset(name for name in loads if pointers.get(name) in written),
+        exchanged=exchanged,
     )
 
 
@@ -214,7 +217,7 @@ def _terms(work: LaunchWork, time: LaunchTime, machine: Machine) -> dict[str, fl
     unit, supply = time.unit, time.supply
     count = min(-(-work.workgroups // machine.cu_count), 2 * work.resident)
     scale = -(-work.workgroups // machine.cu_count) / count
-    feed = count * sum(work.moved(Kind.LOAD).values()) / supply.load_bytes_per_clk
+    feed = count * sum(work.operands().values()) / supply.load_bytes_per_clk
     write = count * sum(work.moved(Kind.STORE).values()) / supply.store_bytes_per_clk
     clks: Mapping[str, float] = {
         "mfma_us": unit.busy["mfma"], "valu_us": unit.busy["valu"], "lds_us": unit.busy["lds"],

@@ -69,6 +69,7 @@ class Stretch(NamedTuple):
     at: int
 
 
+WRITE_BACK = "buffer_wbl2"  # of the L2, waited for as stores are
 _KINDS = (
     ("global_load", Kind.LOAD), ("global_store", Kind.STORE), ("global_atomic", Kind.STORE), ("lds_read", Kind.LDS),
     ("lds_write", Kind.LDS), ("waits", Kind.WAIT), ("barriers", Kind.BARRIER),
@@ -80,6 +81,8 @@ def timing_of(instruction: Instruction) -> IssueTiming:
     if instruction.kind is InstructionClass.SCALAR:
         if instruction.control is Control.END:
             return IssueTiming(Kind.END)
+        if instruction.statement.mnemonic == WRITE_BACK:
+            return IssueTiming(Kind.STORE)
         return IssueTiming(Kind.SCALAR_LOAD) if instruction.counter else IssueTiming()
     statement = instruction.statement
     modifiers = ""

@@ -46,6 +46,8 @@ class LaunchWork:
         read_bytes: Distinct bytes that the launch reads.
         full_rows: Share of the rows of its tiles that are rows of C; the others multiply zeros, which costs no power.
         handed: Buffers that an earlier launch of the program wrote.
+        exchanged: Buffers that the launch both writes and reads: what its workgroups hand to the last one of a tile,
+            which is the one that ``workgroup`` shows.
     """
 
     name: str
@@ -56,6 +58,11 @@ class LaunchWork:
     read_bytes: float
     full_rows: float = 1.0
     handed: frozenset[str] = frozenset()
+    exchanged: frozenset[str] = frozenset()
+
+    def operands(self) -> Mapping[str, float]:
+        """Bytes that every workgroup loads, by buffer."""
+        return {buffer: size for buffer, size in self.moved(Kind.LOAD).items() if buffer not in self.exchanged}
 
     def moved(self, kind: Kind) -> Mapping[str, float]:
         """Bytes that one workgroup loads or stores, by buffer."""
@@ -110,7 +117,7 @@ def launch_time(
     crowded = _crowded(work, count, machine, constants)
     if crowded:
         clks += crowded * (run(work, supply, constants, count + 1).clks - ran.clks)
-    feed = count * sum(work.moved(Kind.LOAD).values()) / supply.load_bytes_per_clk
+    feed = count * sum(work.operands().values()) / supply.load_bytes_per_clk
     computing = count / first * max(ran.busy["mfma"], ran.busy["valu"], ran.busy["lds"])
     clks = _unevenly(clks, min(feed, computing), constants)
     dispatch = constants.dispatch_clks * active / XCDS
@@ -159,7 +166,7 @@ def _crowded(work: LaunchWork, count: int, machine: Machine, constants: Constant
 def supply_of(work: LaunchWork, machine: Machine, constants: Constants, *, warm: bool) -> Supply:
     """What memory gives to each compute unit while the first round runs."""
     active = min(machine.cu_count, work.workgroups)
-    loaded = work.moved(Kind.LOAD)
+    loaded = work.operands()
     at_once = min(work.workgroups, machine.cu_count * work.resident)
     total = sum(loaded.values()) * at_once
     filled = sum(size * work.sharing.dies.get(buffer, 1.0) for buffer, size in loaded.items()) * at_once
@@ -173,7 +180,8 @@ def supply_of(work: LaunchWork, machine: Machine, constants: Constants, *, warm:
         limits.append(_bytes_per_clk(constants.cache_tbs * constants.fill_gain, machine) / active * total / filled)
         limits.append(_bytes_per_clk(memory_tbs, machine) / active * total / distinct)
     cold = constants.warm_latency_clks if warm else constants.cold_latency_clks
-    latency = dict.fromkeys(work.handed, constants.handed_latency_clks) | {SCRATCH: constants.scratch_latency_clks}
+    from_others = work.handed | work.exchanged
+    latency = dict.fromkeys(from_others, constants.handed_latency_clks) | {SCRATCH: constants.scratch_latency_clks}
     leaving = _bytes_per_clk(constants.write_tbs, machine) / active
     stretch = 1.0 + constants.mfma_throttle * active / machine.cu_count * work.full_rows
     return Supply(latency, cold, min(limits), leaving, stretch)

@@ -13,6 +13,7 @@ from search.gfx950.simulator.decode.op import InstructionClass
 from search.gfx950.simulator.kernel import DecodedKernel
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import Finding, SimulationError
+from search.gfx950.simulator.state.handover import Handover
 from search.gfx950.simulator.state.lds import LocalMemory
 from search.gfx950.simulator.state.memory import GlobalMemory, SimulatedBuffer
 from search.gfx950.simulator.state.recording import Recording
@@ -143,6 +144,7 @@ def simulate(
         constants=kernel.program.constants,
         scratch=np.full(scratch_shape, 0xFFFFDEAD, np.uint32),
         scratch_undefined=np.full(scratch_shape, 0xFFFFFFFF, np.uint32),
+        handover=Handover(wave_workgroup, wave_in_group),
     )
     waves = Waves(kernel.program, env, budget)
     with np.errstate(all="ignore"):

@@ -117,8 +117,7 @@ class Waves:
         return [away, on]
 
     def _end(self, group: WaveGroup) -> list[WaveGroup]:
-        pending = [entry for operation in group.tracking.queues["vm"] for entry in operation.entries]
-        if any(entry.complete is not None for entry in pending):
+        if any(operation.into_lds for operation in group.tracking.queues["vm"]):
             detail = "a load into LDS, which another workgroup may own by then, has not been waited for"
             self.env.report(FindingKind.LDS_LOAD_AT_END, group, None, detail)
         self._ended[group.waves] = True
@@ -150,6 +149,7 @@ class Waves:
                 env.report(FindingKind.BARRIER_MISMATCH, group, wrong, "other waves of the workgroup ended before it")
             group.at_barrier = False
         env.lds.barrier(here > 0)
+        env.handover.barrier(here > 0, env.memory.clock)
 
 
 def _joined(groups: list[WaveGroup]) -> list[WaveGroup]:

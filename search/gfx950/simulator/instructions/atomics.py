@@ -22,6 +22,7 @@ from search.gfx950.simulator.instructions.vmem import addresses, immediate
 from search.gfx950.simulator.state.access import Access, checked_store
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
+from search.gfx950.simulator.state.handover import Completion
 from search.gfx950.simulator.state.lds import NEVER_WRITTEN
 from search.gfx950.simulator.state.registers import parse_operand
 from search.gfx950.simulator.state.state import LANES, WaveGroup
@@ -142,20 +143,23 @@ def _lane_words(g: WaveGroup, data: int, dwords: int) -> Array:
     return np.ascontiguousarray(g.block(data, dwords).transpose(1, 2, 0))
 
 
-def _global_update(g: WaveGroup, access: Access, combine: Combine, data: range, dwords: int) -> tuple[Array, Array]:
-    """(old values uint32 [waves, 64, dwords], lanes that took part)."""
+def _global_update(
+    g: WaveGroup, access: Access, combine: Combine, data: range, dwords: int, *, returns: bool
+) -> tuple[Array, Completion]:
+    """Old values uint32 [waves, 64, dwords], and what happens once waves have waited for them."""
     size = 4 * dwords
     inside = access.in_range(size)
     wanted = g.mask if inside is None else g.mask & inside
     address = np.broadcast_to(access.address, (g.count, LANES))
     old = np.zeros((g.count, LANES, dwords), np.uint32)
     if not wanted.any():
-        return old, wanted
+        return old, lambda waves: None
     active, _ = checked_store(g, address, wanted, size)
     where = address[active]
     values, result = _lane_words(g, data[0], len(data))[active], old[active]
     memory = g.env.memory
-    memory.note(where, size, np.broadcast_to(g.waves[:, None], active.shape)[active])
+    waves = np.broadcast_to(g.waves[:, None], active.shape)[active]
+    memory.note(where, size, waves)
     for turn in turns(where):
         before, undefined = memory.gather(where[turn], size)
         if undefined is not None and undefined.any():
@@ -167,7 +171,7 @@ def _global_update(g: WaveGroup, access: Access, combine: Combine, data: range, 
     old[active] = result
     g.env.global_read_bytes += size * len(where)
     g.env.global_written_bytes += size * len(where)
-    return old, active
+    return old, g.env.handover.exchange(where, waves, returns=returns)
 
 
 def _bind_global(dwords: int, combine: Combine) -> Binder:
@@ -187,10 +191,10 @@ def _bind_global(dwords: int, combine: Combine) -> Binder:
         results = () if first is None else tuple(range(first, first + dwords))
 
         def run(g: WaveGroup) -> None:
-            old, _ = _global_update(g, compute(g), combine, data, dwords)
+            old, complete = _global_update(g, compute(g), combine, data, dwords, returns=returns)
             if results:
                 np.copyto(g.block(results[0], dwords), old.transpose(2, 0, 1), where=g.mask)
-            g.tracking.issue("vm", Pending((Entry(results, g.waves),)))
+            g.tracking.issue("vm", Pending((Entry(results, g.waves, complete),)))
 
         registers = frozenset(data)
         return make_instruction(

@@ -19,7 +19,9 @@ from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import UnknownInstructionError
 from search.gfx950.simulator.state.registers import EXEC, SCC, VCC
 from search.gfx950.simulator.state.state import WaveGroup
+from search.gfx950.simulator.state.tracking import Entry, Pending
 
+SCOPES = frozenset({"sc0", "sc1"})
 Condition = Callable[[WaveGroup], Array]
 _WAIT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
 _COUNTERS = {"vmcnt": "vm", "lgkmcnt": "lgkm"}
@@ -100,19 +102,55 @@ def _nothing(g: WaveGroup) -> None:
     """No effect on any result."""
 
 
+def _is_device_wide(statement: Statement) -> bool:
+    """Whether a cache instruction, whose scope stands where others have operands, reaches beyond the L2 of a die.
+
+    Raises:
+        UnknownInstructionError: It has something else there.
+    """
+    scope = {*statement.operands, *statement.modifiers}
+    if not scope <= SCOPES:
+        raise UnknownInstructionError(f"unknown scope {' '.join(sorted(scope - SCOPES))!r}")
+    return "sc1" in scope
+
+
+def _bind_write_back(statement: Statement, context: Context) -> Instruction:
+    """BUFFER_WBL2."""
+    device_wide = _is_device_wide(statement)
+
+    def run(g: WaveGroup) -> None:
+        if device_wide:
+            written = g.env.handover.write_back(g.waves, g.env.memory.clock)
+            g.tracking.issue("vm", Pending((Entry((), g.waves, written),)))
+
+    return make_instruction(statement, run, InstructionClass.SCALAR)
+
+
+def _bind_invalidate(statement: Statement, context: Context) -> Instruction:
+    """BUFFER_INV: what a workgroup shares anyhow stays."""
+    device_wide = _is_device_wide(statement)
+
+    def run(g: WaveGroup) -> None:
+        if device_wide:
+            g.env.handover.acquire(g.waves)
+
+    return make_instruction(statement, run, InstructionClass.SCALAR)
+
+
 def _bind_control(control: Control, kind: InstructionClass) -> Binder:
     return lambda statement, context: make_instruction(statement, _nothing, kind, control=control)
 
 
 _IGNORED = (
     "s_nop", "s_sleep", "s_setprio", "s_dcache_wb", "s_dcache_inv", "s_icache_inv", "s_ttracedata", "s_wakeup",
-    "buffer_wbl2", "buffer_inv",
 )  # fmt: skip
 BINDERS: Mapping[str, Binder] = MappingProxyType(
     {name: _bind_branch(condition, reads) for name, (condition, reads) in _CONDITIONS.items()}
     | {name: _bind_control(Control.NEXT, InstructionClass.SCALAR) for name in _IGNORED}
     | {
         "s_waitcnt": _bind_wait,
+        "buffer_wbl2": _bind_write_back,
+        "buffer_inv": _bind_invalidate,
         "s_barrier": _bind_control(Control.BARRIER, InstructionClass.BARRIER),
         "s_endpgm": _bind_control(Control.END, InstructionClass.SCALAR),
     }

@@ -196,7 +196,7 @@ def bind_direct(statement: Statement, context: Context, width: Width, texts: Seq
         record = env.lds.write(g.waves, flat, values, active, direct=True)
         env.lds_written_bytes += int(np.count_nonzero(active)) * width.size
         entry = Entry((), g.waves, lambda waves: env.lds.finish(record, waves))
-        g.tracking.issue("vm", Pending((entry,)))
+        g.tracking.issue("vm", Pending((entry,), into_lds=True))
 
     return make_instruction(
         statement, run, InstructionClass.GLOBAL, tuple(reads), (), counter="vm", sinks=(("address", frozenset(reads)),)
@@ -214,8 +214,9 @@ def bind_store(statement: Statement, context: Context, width: Width) -> Instruct
 
     def run(g: WaveGroup) -> None:
         store_bytes(g, compute(g), stored_bytes(g, data, width))
+        landing = g.env.handover.landing(g.env.memory.clock)
         for counter in counters:
-            g.tracking.issue(counter, Pending((Entry((), g.waves),)))
+            g.tracking.issue(counter, Pending((Entry((), g.waves, landing),)))
 
     return make_instruction(
         statement, run, InstructionClass.GLOBAL, (*reads, *registers), (), counter="vm",

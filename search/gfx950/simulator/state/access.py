@@ -9,6 +9,7 @@ import numpy as np
 
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind
+from search.gfx950.simulator.state.memory import MemoryRegion
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 from search.gfx950.simulator.state.stores import Clash
 
@@ -77,10 +78,12 @@ def _load(g: WaveGroup, address: Array, active: Array | None, size: int) -> tupl
         return np.zeros((g.count, LANES, size), np.uint8), None
     active, address = checked(g, address, active, size)
     if active is None:
+        _check_handover(g, address, np.ones((g.count, LANES), np.bool_), size)
         g.env.global_read_bytes += address.size * size
         return g.env.memory.gather(address, size)
     if not active.any():
         return np.zeros((g.count, LANES, size), np.uint8), None
+    _check_handover(g, address, active, size)
     g.env.global_read_bytes += int(np.count_nonzero(active)) * size
     anchor = address.reshape(-1)[int(active.argmax())]
     values, undefined = g.env.memory.gather(np.where(active, address, anchor), size)
@@ -88,6 +91,30 @@ def _load(g: WaveGroup, address: Array, active: Array | None, size: int) -> tupl
     if undefined is not None:
         undefined = np.where(active[:, :, None], undefined, np.uint8(0))
     return values, undefined
+
+
+def _check_handover(g: WaveGroup, address: Array, active: Array, size: int) -> None:
+    """Report lanes that read what another wave stored in this launch and did not hand over to them."""
+    for region in g.env.memory.changed_regions():
+        here = active & (address >= region.base) & (address < region.base + region.size)
+        if here.any():
+            _report_stale(g, region, address, here, size)
+
+
+def _report_stale(g: WaveGroup, region: MemoryRegion, address: Array, here: Array, size: int) -> None:
+    handover, readers = g.env.handover, np.broadcast_to(g.waves[:, None], here.shape)[here]
+    writers, clocks = region.log.latest(address[here] - region.base, size)
+    stale = handover.stale(readers, writers, clocks)
+    if not stale.any():
+        return
+    where = np.zeros_like(here)
+    where[here] = stale.any(axis=1)
+    lane, item = (int(index) for index in np.argwhere(stale)[0])
+    writer = int(writers[lane, item])
+    workgroup = g.env.workgroups[int(g.env.wave_workgroup[writer])]
+    reason = handover.reason(int(readers[lane]), writer, int(clocks[lane, item]))
+    place = g.env.memory.describe(int(address[here][lane]))
+    g.env.report(FindingKind.STALE_READ, g, where, f"{place}, which workgroup {workgroup} stored {reason}")
 
 
 def checked(g: WaveGroup, address: Array, active: Array | None, size: int) -> tuple[Array | None, Array]:

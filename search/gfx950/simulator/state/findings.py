@@ -28,6 +28,7 @@ class FindingKind(Enum):
     OUT_OF_BOUNDS = "out_of_bounds"
     READ_ONLY_STORE = "read_only_store"
     CONFLICTING_STORES = "conflicting_stores"
+    STALE_READ = "stale_read"
     MISALIGNED_GLOBAL = "misaligned_global"
     MISALIGNED_LDS = "misaligned_lds"
     LDS_OUT_OF_RANGE = "lds_out_of_range"

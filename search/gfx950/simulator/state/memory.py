@@ -79,6 +79,7 @@ class GlobalMemory:
     def __init__(self, buffers: Sequence[tuple[str, SimulatedBuffer]]) -> None:
         """Lay out ``buffers`` with guard gaps between them; bases are 256-byte aligned."""
         self.regions: list[MemoryRegion] = []
+        self.clock = 0  # stores and atomics so far, each instruction of a group one
         self.address_of: dict[str, int] = {}
         base = FIRST_ADDRESS
         for name, buffer in buffers:
@@ -169,29 +170,35 @@ class GlobalMemory:
         """As ``scatter``, by ``waves`` [n]; a lane that disagrees with another wave of the launch, or None."""
         if not len(addresses):
             return None
+        self.clock += 1
         clash: Clash | None = None
         for region in self.regions:
             here = np.flatnonzero((addresses >= region.base) & (addresses < region.base + region.size))
             if not len(here):
                 continue
-            found = _store(region, addresses[here] - region.base, values[here], waves[here])
+            found = _store(region, addresses[here] - region.base, values[here], waves[here], self.clock)
             if found is not None and clash is None:
                 clash = Clash(int(here[found.lane]), found.wave)
             if len(here) == len(addresses):
                 break
         return clash
 
+    def changed_regions(self) -> list[MemoryRegion]:
+        """Buffers that this launch stored to or changed by atomics."""
+        return [region for region in self.regions if region.log.is_changed] if self.clock else []
+
     def note(self, addresses: Array, size: int, waves: Array) -> None:
         """Remember that atomics of ``waves`` [n] changed ``size`` bytes at each of the addresses [n]."""
+        self.clock += 1
         for region in self.regions:
             here = (addresses >= region.base) & (addresses < region.base + region.size)
             if here.any():
-                region.log.note(addresses[here] - region.base, size, waves[here])
+                region.log.note(addresses[here] - region.base, size, waves[here], self.clock)
 
 
-def _store(region: MemoryRegion, offsets: Array, values: Array, waves: Array) -> Clash | None:
+def _store(region: MemoryRegion, offsets: Array, values: Array, waves: Array, clock: int) -> Clash | None:
     size, log = values.shape[-1], region.log
-    log.note(offsets, size, waves)
+    log.note(offsets, size, waves, clock)
     earlier = log.earlier_clash(offsets, waves, _take(region, offsets, size), values)
     _put(region, offsets, values, size)
     owners = log.own(offsets, waves, size)

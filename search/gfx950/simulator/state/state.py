@@ -10,6 +10,7 @@ import numpy as np
 
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import Finding, FindingKind, Place
+from search.gfx950.simulator.state.handover import Handover
 from search.gfx950.simulator.state.lds import LocalMemory
 from search.gfx950.simulator.state.memory import GlobalMemory
 from search.gfx950.simulator.state.recording import Recording
@@ -172,6 +173,7 @@ class Environment:
         num_vgprs, num_agprs: Vector registers that the program names.
         constants: uint32 [1, 1] arrays in the order of their register indices.
         scratch: Private memory, uint32 [dwords, waves, 64], and which dwords were written.
+        handover: What waves may read of what others stored in this launch.
         findings: First finding of each kind at each line.
         recording: Executed blocks and what memory instructions touched.
     """
@@ -186,6 +188,7 @@ class Environment:
     constants: Sequence[Array]
     scratch: Array
     scratch_undefined: Array
+    handover: Handover
     findings: dict[tuple[FindingKind, int], Finding] = field(default_factory=dict)
     recording: Recording = field(default_factory=Recording)
     global_read_bytes: int = 0

@@ -48,10 +48,35 @@ class StoreLog:
     item_bytes: int
     _writers: Array | None = None  # wave + 1 of each item, 0: nobody
     _runs: list[tuple[Array, int, Array]] = field(default_factory=list)
+    _clocks: list[int] = field(default_factory=list)  # of each run
+    _latest: Array | None = None  # (wave + 1, clock) of the last change of each item
+    _looked_at: int = 0  # runs that are in _latest
 
-    def note(self, offsets: Array, size: int, waves: Array) -> None:
-        """Remember that ``waves`` [n] stored ``size`` bytes each at ``offsets`` [n]."""
+    def note(self, offsets: Array, size: int, waves: Array, clock: int) -> None:
+        """Remember that ``waves`` [n] stored or added ``size`` bytes each at ``offsets`` [n], at ``clock``."""
         self._runs.append((offsets, size, waves))
+        self._clocks.append(clock)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anybody stored or added anything."""
+        return bool(self._runs)
+
+    def latest(self, offsets: Array, size: int) -> tuple[Array, Array]:
+        """(wave, clock) of the last change of the items of ``size`` bytes at each of ``offsets`` [n]; -1, 0: none.
+
+        Both are [n, items].
+        """
+        if self._latest is None:
+            self._latest = np.zeros((2, self.items), np.int32)
+        for run in range(self._looked_at, len(self._runs)):
+            there, width, waves = self._runs[run]
+            index = self._index(there, width)
+            self._latest[0][index] = waves[:, None] + 1
+            self._latest[1][index] = self._clocks[run]
+        self._looked_at = len(self._runs)
+        index = self._index(offsets, size)
+        return self._latest[0].take(index) - 1, self._latest[1].take(index)
 
     def earlier_clash(self, offsets: Array, waves: Array, stored: Array, values: Array) -> Clash | None:
         """A lane whose ``values`` uint8 [n, size] differ from what another wave left ``stored`` there, or None."""

@@ -43,10 +43,12 @@ class Pending:
     Args:
         entries: One per group of waves that joined since it was issued.
         ordered: False for scalar loads, which return out of order.
+        into_lds: Whether it is a load into LDS.
     """
 
     entries: tuple[Entry, ...]
     ordered: bool = True
+    into_lds: bool = False
 
 
 @dataclass(eq=False)
@@ -150,14 +152,15 @@ def _rows(bits: Array | None, keep: Array, count: int) -> Array:
 
 def _joined(counter: str, age: int, parts: Sequence[tuple[Tracking, Array, Array]]) -> Pending:
     entries: list[Entry] = []
-    ordered = True
+    ordered, into_lds = True, False
     for part, keep, waves in parts:
         queue = part.queues[counter]
         if len(queue) < age:
             continue
         ordered = ordered and queue[-age].ordered
+        into_lds = into_lds or queue[-age].into_lds
         for entry in queue[-age].entries:
             left = np.intersect1d(entry.waves, waves[keep])
             if len(left):
                 entries.append(Entry(entry.registers, left, entry.complete))
-    return Pending(tuple(entries), ordered)
+    return Pending(tuple(entries), ordered, into_lds)

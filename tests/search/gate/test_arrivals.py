@@ -1,0 +1,93 @@
+"""Workgroups that hand work to one another: every order of arrival, and each step of the hand-over that is left out."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from compiled_programs import compiled, default_program
+
+from kernels.errors import WrongResultError
+from kernels.launches.coverage import TileCoverage
+from kernels.launches.program import Program
+from kernels.problem import GemmShape
+from search.gate.arrivals import EXHAUSTIVE, orders, rearranged
+from search.gate.check import GateReport, check_program, load_calls
+
+SHAPE = GemmShape(17, 128, 1024)
+SPLIT_K = 4
+WAIT = r"\ts_waitcnt vmcnt\(0\)\n"
+NO_RELEASE, NO_ACQUIRE = "stale_read: .* without release at device scope", "stale_read: .* acquire at device scope"
+
+
+@cache
+def program() -> Program:
+    """Two by two tiles of four workgroups of four waves."""
+    return default_program("fused_splitk_ticket", SHAPE, BLOCK_M=16, BLOCK_N=64, BLOCK_K=256, split_k=SPLIT_K)
+
+
+def check_edited(pattern: str, replacement: str) -> GateReport:
+    """Execute the compiled kernel with one place of its assembly changed."""
+    (one,) = compiled(program())
+    text, count = re.subn(pattern, replacement, one.kernel.assembly)
+    assert count == 1
+    edited = replace(one, kernel=replace(one.kernel, assembly=text))
+    return check_program(program(), load_calls([edited]), SHAPE)
+
+
+def test_every_order_of_arrival_gives_the_same_bits() -> None:
+    report = check_edited(r"buffer_wbl2 sc1", "buffer_wbl2 sc1")
+    assert 0 < report.max_rel_error <= 2**-8
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "finding"),
+    [
+        pytest.param(r"\tbuffer_wbl2 sc1\n", "", NO_RELEASE, id="no write-back"),
+        pytest.param(r"buffer_wbl2 sc1", "buffer_wbl2 sc0", NO_RELEASE, id="write-back of a smaller scope"),
+        pytest.param(rf"(buffer_wbl2 sc1\n){WAIT}", r"\1", NO_RELEASE, id="write-back not waited for"),
+        pytest.param(r"(ASMSTART\n)\ts_waitcnt vmcnt\(0\)\n", r"\1", NO_RELEASE, id="stores not waited for"),
+        pytest.param(r"\ts_barrier\n(\ts_barrier\n\ts_and_saveexec)", r"\1", "", id="one barrier of two"),
+        pytest.param(r"\ts_barrier\n\ts_barrier\n(\ts_and_saveexec)", r"\1", NO_RELEASE, id="no barrier"),
+        pytest.param(r"\tbuffer_inv sc1\n", "", NO_ACQUIRE, id="no invalidation"),
+        pytest.param(r"buffer_inv sc1", "buffer_inv sc0", NO_ACQUIRE, id="invalidation of a smaller scope"),
+        pytest.param(rf"({WAIT})(\tbuffer_inv sc1\n)", r"\2\1", NO_ACQUIRE, id="invalidation ahead of the ticket"),
+        pytest.param(r"(v_cmp_ne_u32_e32 vcc, )3, ", r"\g<1>2, ", NO_ACQUIRE, id="not the last one"),
+        pytest.param(r"\tglobal_atomic_swap .*\n", "", r"tickets\[0\] is 4 after the launch", id="ticket left open"),
+    ],
+)
+def test_each_step_of_the_hand_over_is_needed(pattern: str, replacement: str, finding: str) -> None:
+    if not finding:  # Triton puts a barrier of its own where the ticket goes through the LDS
+        check_edited(pattern, replacement)
+        return
+    with pytest.raises(WrongResultError, match=finding):
+        check_edited(pattern, replacement)
+
+
+def test_orders_are_all_of_a_few_and_a_sample_of_more() -> None:
+    given = tuple(range(EXHAUSTIVE))
+    assert set(orders(EXHAUSTIVE)) == set(itertools.permutations(given)) - {given}
+    more = orders(14)
+    assert more[0] == tuple(reversed(range(14)))
+    assert len(set(more)) == 8 and all(sorted(order) == list(range(14)) for order in more)
+    assert orders(1) == []
+
+
+@pytest.mark.parametrize(("tiles", "rounds"), [(1, 23), (5, 5), (40, 1)])
+def test_every_order_is_the_turn_of_some_tile(tiles: int, rounds: int) -> None:
+    coverage = TileCoverage(16, 64 * 40, 16, 64, split_k=4)
+    given = [(x, y, 0) for y in range(4) for x in range(tiles)]
+    found = list(rearranged(given, coverage))
+    assert len(found) == rounds
+    assert all(sorted(one) == sorted(given) for one in found)
+    seen = {_order(one, x) for one in found for x in range(tiles)}
+    assert seen == set(itertools.permutations(range(4))) - {(0, 1, 2, 3)}
+
+
+def _order(workgroups: Sequence[tuple[int, int, int]], tile: int) -> tuple[int, ...]:
+    """Splits of one tile in the order of the list; without a remap x is the tile."""
+    return tuple(y for x, y, _ in workgroups if x == tile)

@@ -17,7 +17,7 @@ from search.gfx950.code.triton import WAVE_SIZE
 
 # Tiles, and the multiplications of all of them together, unless those that are needed have more: about 0.1 s.
 AFFORDABLE = ((5, 1.6e8), (8, 4e7))
-MATRIX = 16 * 16  # elements of C that a wave multiplies at least
+MATRIX = 2 * 16 * 16  # elements of C that cost a wave as much as fewer do: the work around them is the same
 CHECKED_ROWS, CHECKED_COLUMNS = 64, 64  # of a tile, where a further kernel writes the output
 WRAPS = (1 << 31, 1 << 32, 1 << 33)  # bytes, where offsets of bytes, or of elements of 2 or 4, no longer fit 32 bits
 Tile = tuple[int, int]

@@ -26,6 +26,7 @@ from search.gfx950.simulator.instructions import (
     salu_bits,
     salu_masks,
     scratch,
+    small_floats,
     smem,
     valu,
     valu_arith,
@@ -40,7 +41,7 @@ from search.gfx950.simulator.state.registers import AGPR, SCC, SCRATCH, SGPR
 OPS: Mapping[str, Op] = MappingProxyType(
     {
         **salu.OPS, **salu_bits.OPS, **valu.OPS, **valu_arith.OPS, **valu_float.OPS, **compare.OPS, **packed.OPS,
-        **convert.OPS, **crosslane.OPS, **valu_words.OPS, **salu_masks.OPS,
+        **convert.OPS, **crosslane.OPS, **valu_words.OPS, **salu_masks.OPS, **small_floats.OPS,
     }
 )  # fmt: skip
 BINDERS: Mapping[str, Binder] = MappingProxyType(
@@ -87,7 +88,7 @@ def decode(statement: Statement, context: Context) -> Instruction:
             if "clamp" in statement.modifiers and (not op.dst or op.dst[0] not in ("f32",)):
                 raise UnknownInstructionError("clamp on this instruction")
             return bind_alu(op, statement, context)
-        raise UnknownInstructionError(f"unknown mnemonic {statement.mnemonic!r}")
+        raise UnknownInstructionError(f"unmodelled instruction {name}")
     except UnknownInstructionError as error:
         raise UnknownInstructionError(f"line {statement.line}: {error}: {statement.text}") from error
 

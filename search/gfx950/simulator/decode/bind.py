@@ -133,12 +133,17 @@ def bind_alu(op: Op, statement: Statement, context: Context) -> Instruction:
 
 
 def _bind_sources(plan: AluPlan, operands: Sequence[Operand], statement: Statement, context: Context) -> None:
-    mods = parse_modifiers(statement.modifiers)
+    mods = parse_modifiers(statement.modifiers, plan.op.op_sel_hi)
     if plan.op.takes_modifiers or plan.op.byte_destination:
         plan.keywords["mods"] = mods
     if statement.modifiers and not DPP_KEYS.isdisjoint(statement.modifiers):
         plan.pattern = lane_pattern(statement.modifiers)
     for position, (operand, kind) in enumerate(zip(operands, plan.op.src, strict=True)):
+        is_half = kind == "mix" and mods.op_sel_hi[position]
+        if is_half and operand.index is None:
+            raise UnknownInstructionError(f"the constant {operand.text} as f16")
+        if is_half and not mods.op_sel[position]:
+            kind = "f16"  # its sign is bit 15
         index = resolve(operand, kind, context)
         plan.reads.update(_read_registers(plan, position, index, kind, mods))
         if position == 0 and context.index_first_source and operand.is_vector:

@@ -73,9 +73,9 @@ def int_list(text: str) -> tuple[int, ...]:
 _DEFAULT = Modifiers((0,) * 4, (1,) * 4, (0,) * 4, (0,) * 4, 0)
 
 
-def parse_modifiers(found: Mapping[str, str]) -> Modifiers:
-    """The selection modifiers among ``found``; op_sel_hi is 1 by default, the rest 0."""
-    if not found:
+def parse_modifiers(found: Mapping[str, str], op_sel_hi: int = 1) -> Modifiers:
+    """The selection modifiers among ``found``; what the text does not have is 0, or ``op_sel_hi``."""
+    if not found and op_sel_hi == 1:
         return _DEFAULT
 
     def padded(key: str, default: int) -> tuple[int, ...]:
@@ -84,7 +84,7 @@ def parse_modifiers(found: Mapping[str, str]) -> Modifiers:
 
     return Modifiers(
         op_sel=padded("op_sel", 0),
-        op_sel_hi=padded("op_sel_hi", 1),
+        op_sel_hi=padded("op_sel_hi", op_sel_hi),
         neg_lo=padded("neg_lo", 0),
         neg_hi=padded("neg_hi", 0),
         bitop3=int(found.get("bitop3", "0"), 0),

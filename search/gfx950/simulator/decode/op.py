@@ -17,7 +17,7 @@ Semantics = Callable[..., None]
 ShadowRule = Callable[..., Any]
 WIDTHS: Mapping[str, int] = MappingProxyType(
     {
-        "u32": 1, "i32": 1, "f32": 1, "f16": 1, "bf16": 1, "u16": 1, "i16": 1, "pk16": 1, "pkf16": 1,
+        "u32": 1, "i32": 1, "f32": 1, "f16": 1, "bf16": 1, "u16": 1, "i16": 1, "pk16": 1, "pkf16": 1, "mix": 1,
         "b64": 2, "f64": 2, "pkf32": 2, "mask": 2, "b128": 4, "b256": 8, "b512": 16, "b96": 3, "b192": 6,
     }
 )  # fmt: skip
@@ -60,6 +60,7 @@ class Op:
         takes_modifiers: ``semantics`` gets ``mods`` (op_sel and the like) as a keyword.
         byte_destination: As ``takes_modifiers``; op_sel[2:4] choose the byte of the destination that changes.
         halfwise: ``shadow`` holds only while no modifier moves halves.
+        op_sel_hi: What it is where the text has none.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Op:
     byte_destination: bool = False
     ignores_exec: bool = False
     halfwise: bool = False
+    op_sel_hi: int = 1
 
     @cached_property
     def is_narrow(self) -> bool:

@@ -24,7 +24,7 @@ from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
 from search.gfx950.simulator.state.handover import Completion
 from search.gfx950.simulator.state.lds import NEVER_WRITTEN
-from search.gfx950.simulator.state.registers import parse_operand
+from search.gfx950.simulator.state.registers import Operand, parse_operand
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 from search.gfx950.simulator.state.tracking import Entry, Pending
 
@@ -114,15 +114,20 @@ COMBINE: Mapping[str, tuple[int, Combine]] = MappingProxyType(
         "dec_x2": (2, _wide(_decrement)),
     }
 )  # fmt: skip
-_DS_ONLY: Mapping[str, Combine] = MappingProxyType(
-    {"rsub": lambda old, value: value - old, "min_f32": _float(smaller), "max_f32": _float(larger)}
-)
-_DS_NAMES: Mapping[str, str] = MappingProxyType(
+_DS_NAMES: Mapping[str, tuple[int, Combine]] = MappingProxyType(
     {
-        "add_u32": "add", "sub_u32": "sub", "and_b32": "and", "or_b32": "or", "xor_b32": "xor", "min_i32": "smin",
-        "max_i32": "smax", "min_u32": "umin", "max_u32": "umax", "add_f32": "add_f32", "pk_add_bf16": "pk_add_bf16",
-        "pk_add_f16": "pk_add_f16", "inc_u32": "inc", "dec_u32": "dec", "rsub_u32": "rsub", "min_f32": "min_f32",
-        "max_f32": "max_f32",
+        "add_u32": COMBINE["add"], "sub_u32": COMBINE["sub"], "and_b32": COMBINE["and"], "or_b32": COMBINE["or"],
+        "xor_b32": COMBINE["xor"], "min_i32": COMBINE["smin"], "max_i32": COMBINE["smax"], "min_u32": COMBINE["umin"],
+        "max_u32": COMBINE["umax"], "add_f32": COMBINE["add_f32"], "pk_add_bf16": COMBINE["pk_add_bf16"],
+        "pk_add_f16": COMBINE["pk_add_f16"], "inc_u32": COMBINE["inc"], "dec_u32": COMBINE["dec"],
+        "cmpst_b32": COMBINE["cmpswap"], "rsub_u32": (1, lambda old, value: value - old),
+        "min_f32": (1, _float(smaller)), "max_f32": (1, _float(larger)),
+        "add_u64": COMBINE["add_x2"], "sub_u64": COMBINE["sub_x2"], "and_b64": COMBINE["and_x2"],
+        "or_b64": COMBINE["or_x2"], "xor_b64": COMBINE["xor_x2"], "min_i64": COMBINE["smin_x2"],
+        "max_i64": COMBINE["smax_x2"], "min_u64": COMBINE["umin_x2"], "max_u64": COMBINE["umax_x2"],
+        "add_f64": COMBINE["add_f64"], "min_f64": COMBINE["min_f64"], "max_f64": COMBINE["max_f64"],
+        "inc_u64": COMBINE["inc_x2"], "dec_u64": COMBINE["dec_x2"], "cmpst_b64": COMBINE["cmpswap_x2"],
+        "rsub_u64": (2, _wide(lambda old, value: value - old)),
     }
 )  # fmt: skip
 
@@ -205,56 +210,70 @@ def _bind_global(dwords: int, combine: Combine) -> Binder:
     return bind
 
 
-def _bind_ds(combine: Combine, returns: bool) -> Binder:
+def _bind_ds(combine: Combine, returns: bool, dwords: int = 1) -> Binder:
     def bind(statement: Statement, context: Context) -> Instruction:
         check_modifiers(statement, frozenset({"offset"}))
         operands = [parse_operand(text) for text in statement.operands]
-        address, data = (operand.index for operand in operands[-2:])
-        target = operands[0].index if returns else None
-        if address is None or data is None:
-            raise UnknownInstructionError("vector registers expected")
+        target = _registers(operands.pop(0), dwords) if returns else ()
+        (address,) = _registers(operands.pop(0), 1)
+        # The value to compare with stands first, and behind the new one in global memory's instructions.
+        data = tuple(register for operand in reversed(operands) for register in _registers(operand, dwords))
+        if len(data) != dwords * (2 if combine is _swap_if_equal else 1):
+            raise UnknownInstructionError(f"{len(statement.operands)} operands")
         offset = immediate(statement)
-        results = (target,) if target is not None else ()
 
         def run(g: WaveGroup) -> None:
-            old, record = _ds_update(g, address, offset, data, combine)
-            if target is not None:
-                np.copyto(g.u[target], old, where=g.mask)
-            g.tracking.issue("lgkm", Pending((Entry(results, g.waves, record),)))
+            old, record = _ds_update(g, address, offset, data, combine, dwords)
+            if target:
+                np.copyto(g.block(target[0], dwords), old.transpose(2, 0, 1), where=g.mask)
+            g.tracking.issue("lgkm", Pending((Entry(target, g.waves, record),)))
 
         return make_instruction(
-            statement, run, InstructionClass.LDS, (address, data), results, counter="lgkm",
-            sinks=(("address", frozenset({address})), ("store", frozenset({data}))),
+            statement, run, InstructionClass.LDS, (address, *data), target, counter="lgkm",
+            sinks=(("address", frozenset({address})), ("store", frozenset(data))),
         )  # fmt: skip
 
     return bind
 
 
+def _registers(operand: Operand, count: int) -> tuple[int, ...]:
+    if operand.index is None or not operand.is_vector or operand.count != count:
+        raise UnknownInstructionError(f"{count} vector registers expected, found {operand.text}")
+    return tuple(range(operand.index, operand.index + count))
+
+
 def _ds_update(
-    g: WaveGroup, address: int, offset: int, data: int, combine: Combine
+    g: WaveGroup, address: int, offset: int, data: tuple[int, ...], combine: Combine, dwords: int
 ) -> tuple[Array, Callable[[Array], None]]:
-    lds = g.env.lds
-    flat, active = locate(g, address, offset, 4, 4)
-    old = np.zeros((g.count, LANES), np.uint32)
-    where, values = flat[active], g.u[data][active]
+    """(old values uint32 [waves, 64, dwords], what the wait for them does)."""
+    lds, size = g.env.lds, 4 * dwords
+    flat, active = locate(g, address, offset, size, size)
+    old = np.zeros((g.count, LANES, dwords), np.uint32)
+    where, values = flat[active], np.stack([g.u[register] for register in data], axis=-1)[active]
     result = old[active]
     for turn in turns(where):
-        raw, shadow = lds.read(where[turn], 4)
+        raw, shadow = lds.read(where[turn], size)
         if np.any(shadow == NEVER_WRITTEN):
             g.env.report(FindingKind.UNINITIALISED_ATOMIC, g, active, "changes LDS that was never written")
-        words = np.ascontiguousarray(raw).view(np.uint32)[:, 0]
+        words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, dwords)
         result[turn] = words
-        lds.overwrite(where[turn], np.ascontiguousarray(combine(words, values[turn])).view(np.uint8).reshape(-1, 4))
+        lds.overwrite(where[turn], np.ascontiguousarray(combine(words, values[turn])).view(np.uint8).reshape(-1, size))
     old[active] = result
-    final, _ = lds.read(np.where(active, flat, lds.base[g.waves][:, None]), 4)
+    final, _ = lds.read(np.where(active, flat, lds.base[g.waves][:, None]), size)
     record = lds.write(g.waves, flat, final, active)
-    g.env.lds_read_bytes += 4 * len(where)
-    g.env.lds_written_bytes += 4 * len(where)
+    g.env.lds_read_bytes += size * len(where)
+    g.env.lds_written_bytes += size * len(where)
     return old, lambda waves: lds.finish(record, waves)
 
 
-def _ds_combine(kind: str) -> Combine:
-    return _DS_ONLY[kind] if kind in _DS_ONLY else COMBINE[kind][1]
+def _ds_binders() -> Iterator[tuple[str, Binder]]:
+    """Each DS atomic that returns nothing, and its twin that returns the old value."""
+    for name, (dwords, combine) in _DS_NAMES.items():
+        operation, _, kind = name.rpartition("_")
+        yield f"ds_{name}", _bind_ds(combine, False, dwords)
+        yield f"ds_{operation}_rtn_{kind}", _bind_ds(combine, True, dwords)
+    for bits, dwords in ((32, 1), (64, 2)):
+        yield f"ds_wrxchg_rtn_b{bits}", _bind_ds(_swap, True, dwords)
 
 
 BINDERS: Mapping[str, Binder] = MappingProxyType(
@@ -263,10 +282,5 @@ BINDERS: Mapping[str, Binder] = MappingProxyType(
         for family in ("buffer", "global", "flat")
         for name, (dwords, combine) in COMBINE.items()
     }
-    | {f"ds_{name}": _bind_ds(_ds_combine(kind), False) for name, kind in _DS_NAMES.items()}
-    | {
-        f"ds_{name.rpartition('_')[0]}_rtn_{name.rpartition('_')[2]}": _bind_ds(_ds_combine(kind), True)
-        for name, kind in _DS_NAMES.items()
-    }
-    | {"ds_wrxchg_rtn_b32": _bind_ds(_swap, True)}
+    | dict(_ds_binders())
 )

@@ -20,6 +20,7 @@ from search.gfx950.simulator.decode.modifiers import int_list
 from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
 from search.gfx950.simulator.instructions.convert import E2M1_SIGNED
+from search.gfx950.simulator.instructions.small_floats import BF8, FP8, small_float_values
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import UnknownInstructionError
 from search.gfx950.simulator.state.registers import CONSTANT, parse_operand
@@ -63,23 +64,7 @@ def fp4_operand(g: WaveGroup, first: int, tile: Tile) -> Array:
     return np.asarray(_E2M1_PAIRS.take(raw)).view(np.float64).reshape(g.count, tile.n, tile.groups, 32)
 
 
-def small_float_values(exponent_bits: int, mantissa_bits: int, bias: int, special: str) -> Array:
-    """All values of a small float format by code; ``special`` is the meaning of the top codes (ieee, nan, none)."""
-    bits = 1 + exponent_bits + mantissa_bits
-    code = np.arange(1 << bits)
-    exponent = (code >> mantissa_bits) & ((1 << exponent_bits) - 1)
-    fraction = (code & ((1 << mantissa_bits) - 1)) / (1 << mantissa_bits)
-    magnitude = np.where(exponent == 0, fraction * 2.0 ** (1 - bias), (1 + fraction) * 2.0 ** (exponent - bias))
-    top = exponent == (1 << exponent_bits) - 1
-    if special == "ieee":
-        magnitude = np.where(top, np.where(fraction == 0, np.inf, np.nan), magnitude)
-    elif special == "nan":
-        magnitude = np.where((code & ((1 << (bits - 1)) - 1)) == (1 << (bits - 1)) - 1, np.nan, magnitude)
-    return np.asarray(np.where(code >> (bits - 1), -magnitude, magnitude))
-
-
-_FP8 = small_float_values(4, 3, 7, "nan")
-_BF8 = small_float_values(5, 2, 15, "ieee")
+_FP8, _BF8 = FP8.values, BF8.values
 _FP6 = small_float_values(2, 3, 1, "none")
 _BF6 = small_float_values(3, 2, 3, "none")
 

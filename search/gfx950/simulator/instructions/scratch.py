@@ -1,4 +1,4 @@
-"""Private memory: SCRATCH_LOAD and SCRATCH_STORE of whole dwords (register spills).
+"""Private memory: SCRATCH_LOAD and SCRATCH_STORE of dwords (register spills), bytes and words.
 
 MI300 ISA guide, "Scratch instructions": address = VGPR + SGPR + offset in the lane's own memory.
 """
@@ -13,7 +13,8 @@ import numpy as np
 from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, make_instruction
 from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
-from search.gfx950.simulator.instructions.vmem import CACHE_KEYS, immediate
+from search.gfx950.simulator.instructions.vmem import CACHE_KEYS, LOADS, STORES, half_preserve, immediate
+from search.gfx950.simulator.state.access import Width, write_loaded
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
 from search.gfx950.simulator.state.registers import Operand, parse_operand
@@ -105,8 +106,92 @@ def _bind_store(dwords: int) -> Binder:
     return bind
 
 
+def _place(
+    g: WaveGroup, parts: tuple[int | None, int | None], offset: int, size: int
+) -> tuple[tuple[Array, Array, Array], Array] | None:
+    """Where each lane's byte or word lies (dword, wave, lane), and by how many bits it is shifted there."""
+    address: Array = np.full((g.count, LANES), offset, np.int64)
+    for part in parts:
+        if part is not None:
+            address = address + g.u[part]
+    limit = 4 * g.env.scratch.shape[0]
+    wrong = g.mask & ((address < 0) | (address + size > limit) | (address % size != 0))
+    if wrong.any():
+        g.env.report(FindingKind.OUT_OF_BOUNDS, g, wrong, f"scratch byte {int(address[wrong][0])} of {limit}")
+        return None
+    address = np.where(g.mask, address, 0)
+    lanes = np.broadcast_to(np.arange(LANES), address.shape)
+    place = (address >> 2, np.broadcast_to(g.waves[:, None], address.shape), lanes)
+    return place, (8 * (address & 3)).astype(np.uint32)
+
+
+def _bind_narrow_load(width: Width) -> Binder:
+    def bind(statement: Statement, context: Context) -> Instruction:
+        check_modifiers(statement, CACHE_KEYS | {"offset"})
+        target = parse_operand(statement.operands[0])
+        if target.index is None or target.count != 1:
+            raise UnknownInstructionError(f"one register expected, found {target.text}")
+        register = target.index
+        parts, offset = (_part(statement.operands[1]), _part(statement.operands[2])), immediate(statement)
+
+        def run(g: WaveGroup) -> None:
+            found = _place(g, parts, offset, width.size)
+            if found is not None:
+                place, shift = found
+                values, undefined = (
+                    _bytes(words[place] >> shift, width) for words in (g.env.scratch, g.env.scratch_undefined)
+                )
+                write_loaded(g, register, values, undefined, width)
+            g.tracking.issue("vm", Pending((Entry((register,), g.waves),)))
+
+        reads = [part for part in parts if part is not None]
+        return make_instruction(
+            statement, run, InstructionClass.GLOBAL, reads, (register,), counter="vm",
+            sinks=(("address", frozenset(reads)),), preserve=half_preserve(width),
+        )  # fmt: skip
+
+    return bind
+
+
+def _bytes(word: Array, width: Width) -> Array:
+    """The low bytes of ``word`` [waves, 64] as uint8 [waves, 64, size]."""
+    return np.ascontiguousarray(word).view(np.uint8).reshape(*word.shape, 4)[:, :, : width.size]
+
+
+def _bind_narrow_store(width: Width) -> Binder:
+    def bind(statement: Statement, context: Context) -> Instruction:
+        check_modifiers(statement, CACHE_KEYS | {"offset"})
+        source = parse_operand(statement.operands[1])
+        if source.index is None or source.count != 1:
+            raise UnknownInstructionError(f"one register expected, found {source.text}")
+        register = source.index
+        parts, offset = (_part(statement.operands[0]), _part(statement.operands[2])), immediate(statement)
+        low, ones = np.uint32(16 if width.half == "hi" else 0), np.uint32((1 << 8 * width.size) - 1)
+
+        def run(g: WaveGroup) -> None:
+            found = _place(g, parts, offset, width.size)
+            if found is not None:
+                place, shift = found
+                undefined = np.broadcast_to(g.tracking.undefined.get(register, _ZERO), g.mask.shape)
+                for words, row in ((g.env.scratch, g.u[register]), (g.env.scratch_undefined, undefined)):
+                    kept = words[place] & ~(ones << shift)
+                    chosen = tuple(axis[g.mask] for axis in place)
+                    words[chosen] = (kept | (((row >> low) & ones) << shift))[g.mask]
+            g.tracking.issue("vm", Pending((Entry((), g.waves),)))
+
+        reads = [part for part in parts if part is not None]
+        return make_instruction(
+            statement, run, InstructionClass.GLOBAL, (*reads, register), (), counter="vm",
+            sinks=(("address", frozenset(reads)),),
+        )  # fmt: skip
+
+    return bind
+
+
 _SUFFIXES = (("dword", 1), ("dwordx2", 2), ("dwordx3", 3), ("dwordx4", 4))
 BINDERS: Mapping[str, Binder] = MappingProxyType(
     {f"scratch_load_{suffix}": _bind_load(dwords) for suffix, dwords in _SUFFIXES}
     | {f"scratch_store_{suffix}": _bind_store(dwords) for suffix, dwords in _SUFFIXES}
+    | {f"scratch_load_{name}": _bind_narrow_load(width) for name, width in LOADS.items() if width.size < 4}
+    | {f"scratch_store_{name}": _bind_narrow_store(width) for name, width in STORES.items() if width.size < 4}
 )

@@ -116,3 +116,68 @@ def test_updates_of_lds(name: str, value: float, after: float) -> None:
                        if isinstance(value, float) else value})  # fmt: skip
     row = state.f("v3") if isinstance(after, float) else state.u("v3")
     assert set(row.tolist()) == {after}
+
+
+MINUS_ONE = 2**64 - 1
+TWO, MINUS_TWO_AND_A_HALF = (int(np.float64(value).view(np.uint64)) for value in (2.0, -2.5))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "value", "new"),
+    [
+        ("add_u64", 0xFFFFFFFF, 1, 0x1_0000_0000),  # the carry passes into the high register
+        ("sub_u64", 0, 1, MINUS_ONE),
+        ("rsub_u64", 3, 10, 7),
+        ("and_b64", 0xF0_0000_000F, 0x30_0000_0003, 0x30_0000_0003),
+        ("or_b64", 1 << 40, 2, 1 << 40 | 2),
+        ("xor_b64", 1 << 40 | 3, 1 << 40, 3),
+        ("min_i64", 5, MINUS_ONE, MINUS_ONE),
+        ("max_i64", 5, MINUS_ONE, 5),
+        ("min_u64", 5, MINUS_ONE, 5),
+        ("max_u64", 5, MINUS_ONE, MINUS_ONE),
+        ("inc_u64", 7, 7, 0),  # back to 0 from the value on
+        ("dec_u64", 0, 1 << 33, 1 << 33),
+        ("add_f64", TWO, MINUS_TWO_AND_A_HALF, int(np.float64(-0.5).view(np.uint64))),
+        ("min_f64", TWO, MINUS_TWO_AND_A_HALF, MINUS_TWO_AND_A_HALF),
+        ("max_f64", TWO, MINUS_TWO_AND_A_HALF, TWO),
+    ],
+)
+def test_lds_atomics_of_64_bits_by_hand(name: str, old: int, value: int, new: int) -> None:
+    operation, _, kind = name.rpartition("_")
+    text = f"""
+    ds_write_b64 v0, v[2:3]
+    s_waitcnt lgkmcnt(0)
+    ds_{operation}_rtn_{kind} v[6:7], v0, v[4:5]
+    s_waitcnt lgkmcnt(0)
+    ds_read_b64 v[8:9], v0
+    s_waitcnt lgkmcnt(0)
+    """
+    registers = {"v0": 8 * np.arange(64), "v[2:3]": old, "v[4:5]": value}
+    state = run(text, registers)
+    assert state.findings == []
+    assert (state.pair("v[6:7]")[9], state.pair("v[8:9]")[9]) == (old, new)
+
+
+@pytest.mark.parametrize(("bits", "data"), [(32, ("v2", "v4", "v6")), (64, ("v[2:3]", "v[4:5]", "v[6:7]"))])
+def test_lds_compare_and_store_names_the_expected_value_first(bits: int, data: tuple[str, str, str]) -> None:
+    held, expected, new = data
+    registers = {"v0": 8 * np.arange(64), "v2": np.arange(64), "v3": 1, "v4": 5, "v5": 1, "v6": 77, "v7": 2}
+    text = f"""
+    ds_write_b{bits} v0, {held}
+    s_waitcnt lgkmcnt(0)
+    ds_cmpst_b{bits} v0, {expected}, {new}
+    s_waitcnt lgkmcnt(0)
+    ds_read_b{bits} {held}, v0
+    s_waitcnt lgkmcnt(0)
+    """
+    state = run(text, registers)
+    assert state.findings == []
+    assert state.u("v2").tolist() == [77 if lane == 5 else lane for lane in range(64)]
+    assert bits == 32 or state.u("v3").tolist() == [2 if lane == 5 else 1 for lane in range(64)]
+
+
+def test_lanes_that_name_one_pair_of_dwords_take_turns() -> None:
+    wait = "\ns_waitcnt lgkmcnt(0)\n"
+    text = wait.join(["ds_write_b64 v0, v[2:3]", "ds_add_u64 v0, v[4:5]", "ds_read_b64 v[2:3], v0", "s_nop 0"])
+    state = run(text, {"v0": 0, "v[2:3]": 0, "v[4:5]": 1 << 31})
+    assert set(state.pair("v[2:3]").tolist()) == {64 << 31}

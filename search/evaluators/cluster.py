@@ -29,6 +29,7 @@ from search.results.trials import KeptTrials
 Make = Callable[[int], Evaluator]  # of so many worker processes
 LOSSES: Final = 3  # hosts that a candidate may take with it before it is to blame
 START_S: Final = 300.0  # for every node to import torch and Triton, and to start its processes
+LOOK_S: Final = 2.0  # between two looks at which nodes there are
 ANSWER_THREADS: Final = 8  # of a host, beyond its candidates: finals, its description
 MISSING: Final = "--engine ray: Ray is not installed; pip install 'mxfp4-tune[ray]'"
 
@@ -68,6 +69,7 @@ class Host:
         self._evaluator = make(jobs)
         self._evaluator.start(START_S)
         self._node = node
+        self._judging: dict[Candidate, Future[Evaluation]] = {}
 
     def facts(self) -> HostFacts:
         """See :class:`HostFacts`."""
@@ -76,7 +78,16 @@ class Host:
 
     def judge(self, candidate: Candidate) -> Evaluation:
         """The verdict."""
-        return self._evaluator.submit(candidate).result()
+        answer = self._judging[candidate] = self._evaluator.submit(candidate)
+        try:
+            return answer.result()
+        finally:
+            self._judging.pop(candidate, None)
+
+    def withdraw(self, candidate: Candidate) -> bool:
+        """Give it up if nothing was done for it yet."""
+        answer = self._judging.get(candidate)
+        return answer is not None and self._evaluator.withdraw(answer)
 
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> FinalTimes:
         """Of an evaluator that measures."""
@@ -127,13 +138,41 @@ class ClusterEvaluator(Evaluator):
         note: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._ray = _connected(address)
+        self._start = partial(_on_node, self._ray, make=make, gpus=gpus)
         self._note = note
         self._lock = threading.Lock()
-        self._hosts = _hosts(self._ray, make, gpus, note)
+        self._judging: dict[Future[Evaluation], tuple[_Remote, Candidate]] = {}
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        self._nodes = {node["NodeID"] for node in nodes}  # that were looked at
+        self._hosts = _first_hosts(self._ray, [one for node in nodes for one in self._start(node)], gpus, note)
         first = self._hosts[0].facts
         self.device, self.protocol = first.device, first.protocol
+        self._count()
+        self._closed = threading.Event()
+        self._watching = threading.Thread(target=self._watch, daemon=True)
+        self._watching.start()
+
+    def _count(self) -> None:
         self.capacity = sum(host.facts.capacity for host in self._hosts)
         self.nodes = Counter(host.facts.node for host in self._hosts)
+
+    def _watch(self) -> None:
+        """Thread: take in the nodes that come later."""
+        coming: dict[Any, _Started] = {}  # by the answer that is awaited
+        while not self._closed.wait(LOOK_S):
+            nodes = [node for node in self._ray.nodes() if node["Alive"] and node["NodeID"] not in self._nodes]
+            self._nodes |= {node["NodeID"] for node in nodes}
+            coming |= {one.facts: one for node in nodes for one in self._start(node)}
+            for ready in self._ray.wait(list(coming), timeout=0)[0] if coming else ():
+                self._join(coming.pop(ready))
+
+    def _join(self, started: _Started) -> None:
+        with self._lock:
+            host = _admitted(self._ray, started, self._hosts)
+            if isinstance(host, _Remote):
+                self._hosts.append(host)
+                self._count()
+        self._note(host if isinstance(host, str) else f"{started.node} has joined")
 
     def submit(self, candidate: Candidate) -> Future[Evaluation]:
         """Start judging ``candidate``; where its node leaves, it is judged again on another one."""
@@ -141,8 +180,21 @@ class ClusterEvaluator(Evaluator):
         self._send(candidate, answer, losses=0)
         return answer
 
+    def withdraw(self, answer: Future[Evaluation]) -> bool:
+        """Give up a candidate that waits on its node."""
+        with self._lock:
+            host, candidate = self._judging.get(answer, (None, None))
+        if host is None:
+            return False
+        try:
+            return bool(self._ray.get(host.actor.withdraw.remote(candidate)))
+        except self._ray.exceptions.RayActorError:
+            return False  # it is judged again elsewhere
+
     def close(self) -> None:
         """Stop the hosts; the cluster goes on, unless it was started here."""
+        self._closed.set()
+        self._watching.join()
         with self._lock:
             hosts, self._hosts = self._hosts, []
         if self._ray.is_initialized():
@@ -160,6 +212,7 @@ class ClusterEvaluator(Evaluator):
             return
         with self._lock:
             host.running += 1
+            self._judging[answer] = host, candidate
         done = host.actor.judge.remote(candidate).future()
         done.add_done_callback(partial(self._answered, candidate, answer, host, losses))
 
@@ -168,6 +221,7 @@ class ClusterEvaluator(Evaluator):
     ) -> None:
         with self._lock:
             host.running -= 1
+            self._judging.pop(answer, None)
         error = done.exception()
         if error is None:
             answer.set_result(done.result())
@@ -279,23 +333,33 @@ def _connected(address: str | None) -> Any:
     return ray
 
 
-def _hosts(ray: Any, make: Make, gpus: bool, note: Callable[[str], None]) -> list[_Remote]:
-    """A host for each node, or for each GPU; those that are unlike the first are left out by name.
+@dataclass(frozen=True, eq=False)
+class _Started:
+    """A host that comes up.
+
+    Args:
+        facts: Where Ray will put what it says of itself.
+    """
+
+    node: str
+    actor: Any
+    facts: Any
+
+
+def _first_hosts(ray: Any, started: Sequence[_Started], gpus: bool, note: Callable[[str], None]) -> list[_Remote]:
+    """The hosts of a cluster; those that are unlike the first are left out by name.
 
     Raises:
         InputError: There is none.
     """
-    actors = [pair for node in ray.nodes() if node["Alive"] for pair in _on_node(ray, node, make, gpus)]
     hosts: list[_Remote] = []
     refusals = []
-    for node, actor in actors:
-        answer = _facts(ray, actor)
-        refusal = answer if isinstance(answer, str) else answer.differs_from(hosts[0].facts if hosts else _here(answer))
-        if refusal is None:
-            hosts.append(_Remote(actor, cast(HostFacts, answer)))
+    for one in started:
+        host = _admitted(ray, one, hosts)
+        if isinstance(host, str):
+            refusals.append(host)
         else:
-            refusals.append(f"{node} is left out: {refusal}")
-            ray.kill(actor)
+            hosts.append(host)
     if not hosts:
         ray.shutdown()
         why = refusals[0] if refusals else "`ray status` lists what it has"
@@ -305,17 +369,27 @@ def _hosts(ray: Any, make: Make, gpus: bool, note: Callable[[str], None]) -> lis
     return hosts
 
 
-def _facts(ray: Any, actor: Any) -> HostFacts | str:
+def _admitted(ray: Any, started: _Started, hosts: Sequence[_Remote]) -> _Remote | str:
+    """A host once it is up, or why it is left out: it has to be like the others."""
+    facts = _facts(ray, started.facts)
+    refusal = facts if isinstance(facts, str) else facts.differs_from(hosts[0].facts if hosts else _here(facts))
+    if refusal is None:
+        return _Remote(started.actor, cast(HostFacts, facts))
+    ray.kill(started.actor)
+    return f"{started.node} is left out: {refusal}"
+
+
+def _facts(ray: Any, answer: Any) -> HostFacts | str:
     """What a host says of itself, or why it does not."""
     try:
-        facts: HostFacts = ray.get(actor.facts.remote(), timeout=START_S)
+        facts: HostFacts = ray.get(answer, timeout=START_S)
     except (ray.exceptions.RayError, TimeoutError) as error:
         return str(_cause(error)).strip().splitlines()[-1]
     return facts
 
 
-def _on_node(ray: Any, node: Mapping[str, Any], make: Make, gpus: bool) -> list[tuple[str, Any]]:
-    """The actors of a node, with its name."""
+def _on_node(ray: Any, node: Mapping[str, Any], make: Make, gpus: bool) -> list[_Started]:
+    """The hosts of a node."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     count = int(node["Resources"].get("GPU", 0)) if gpus else 1
@@ -329,7 +403,8 @@ def _on_node(ray: Any, node: Mapping[str, Any], make: Make, gpus: bool) -> list[
         num_cpus=jobs, num_gpus=1 if gpus else 0, scheduling_strategy=there,
         max_concurrency=4 * jobs + ANSWER_THREADS,
     )  # fmt: skip
-    return [(name, kind.remote(make, jobs, name)) for _ in range(count)]
+    actors = [kind.remote(make, jobs, name) for _ in range(count)]
+    return [_Started(name, actor, actor.facts.remote()) for actor in actors]
 
 
 def _here(facts: HostFacts) -> HostFacts:

@@ -226,13 +226,13 @@ class StudyRun:
         )
         running: dict[Future[Evaluation], _Running] = {}
         done = len(earlier)
-        capacity = self.evaluator.capacity
         idle = False
         while done < total and clock.left_s > 0 and not self.stop.is_set() and not settling.settled:
             elsewhere, settled = self._learn(live, spaces, total)
             done += elsewhere
             if settled or (idle and not elsewhere and not self._sharing.waits):
                 break
+            capacity = self.evaluator.capacity  # grows where a node joins
             allowed = in_flight(capacity, done) if chosen.learns else capacity
             while len(running) < allowed and done + len(running) < total and self.points.untried:
                 begun = self._start(live, spaces, total)

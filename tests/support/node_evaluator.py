@@ -17,7 +17,10 @@ from search.evaluation import Candidate, Evaluation, FinalTimes
 
 
 class NodeEvaluator(FakeEvaluator):
-    """Judges in threads, and notes who judged; GROUP_M = 5 is a bug, GROUP_M = 7 takes its process with it."""
+    """Judges in threads, and notes who judged; GROUP_M = 5 is a bug, GROUP_M = 7 takes its process with it.
+
+    GROUP_M = 9 waits until it is withdrawn.
+    """
 
     lanes = 1
 
@@ -28,8 +31,13 @@ class NodeEvaluator(FakeEvaluator):
 
     def submit(self, candidate: Candidate) -> Future[Evaluation]:
         answer: Future[Evaluation] = Future()
-        threading.Thread(target=self._judge, args=(candidate, answer)).start()
+        if candidate.config.to_dict()["GROUP_M"] != 9:
+            threading.Thread(target=self._judge, args=(candidate, answer)).start()
         return answer
+
+    def withdraw(self, answer: Future[Evaluation]) -> bool:
+        answer.set_result(Evaluation("crashed", "withdrawn"))
+        return True
 
     def _judge(self, candidate: Candidate, answer: Future[Evaluation]) -> None:
         group = candidate.config.to_dict()["GROUP_M"]

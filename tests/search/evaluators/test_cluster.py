@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from dataclasses import replace
@@ -90,6 +91,26 @@ def test_each_study_and_its_finals_are_on_one_gpu(cluster: Any) -> None:
             assert times.rounds == ((float(used),) * 2,) * 2
             assert evaluator.confirm(candidate(1, shape), rounds=1).result(WAIT_S).rounds == ((float(used),) * 2,)
             evaluator.study_ended(shape)
+    finally:
+        evaluator.close()
+
+
+def test_what_waits_is_withdrawn_where_it_waits_and_a_node_that_comes_late_is_used(cluster: Any) -> None:
+    said: list[str] = []
+    evaluator = ClusterEvaluator(partial(NodeEvaluator, slowly_s=0.5), address=cluster.address, note=said.append)
+    try:
+        assert evaluator.capacity == 4
+        waiting, ended = evaluator.submit(candidate(9)), evaluator.submit(candidate(1))
+        assert ended.result(WAIT_S).outcome == "ok" and not waiting.done()
+        assert evaluator.withdraw(waiting) and not evaluator.withdraw(ended)
+        assert waiting.result(WAIT_S).reason == "withdrawn"
+        cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
+        end_s = time.monotonic() + WAIT_S
+        while evaluator.capacity < 6:
+            assert time.monotonic() < end_s
+            time.sleep(0.1)
+        assert [line.partition(" has joined")[1] for line in said] == [" has joined"]
+        assert len(judges([evaluator.submit(candidate(group)) for group in (1, 2, 3, 4, 6, 8)])) == 3
     finally:
         evaluator.close()
 

@@ -39,7 +39,7 @@ REFUSED: Mapping[str, tuple[str, str]] = {
         r"s_(?:get|set|swap)pc|s_call|s_[gs]etreg|s_mem(?:real)?time|s_sendmsg|s_trap|s_sethalt|s_endpgm|s_rfe|s_cbranch",
         "functions that are not inlined, traps, timers, rounding modes",
     ),
-    "scalar stores, atomics": (r"s_(?:buffer_|scratch_)?(?:store|atomic|load)|s_atc|s_dcache", "nobody: no use in LLVM"),
+    "scalar stores, atomics": (r"s_(?:buffer_|scratch_)?(?:store|atomic|load)|s_atc|s_dcache", "no use in LLVM"),
     "formatted buffers": (r"t?buffer_", "graphics"),
     "f64 arithmetic": (r"v_.*f64", "division, roots and rounding of float64"),
     "f16 arithmetic": (r"v_.*f16", "roots, logarithms and rounding of float16"),

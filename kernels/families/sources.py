@@ -68,7 +68,7 @@ REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         },
         # One family more.
         "8fd3ef6c6342": {
-            STUDY: "a520da726a35",
+            STUDY: "5ec722cb0cf1",
         },
     }
 )

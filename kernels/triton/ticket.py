@@ -20,8 +20,6 @@ On NVIDIA, barriers and the atomic are enough: causality order is transitive (PT
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -36,10 +34,8 @@ from kernels.triton.tiles import (
     unshuffled,
 )
 
-STORES_DONE = "s_waitcnt vmcnt(0)"  # of gfx9, whose counter of vector memory counts stores as well
 
-
-def wait_for_stores(value: Any, _semantic: Any = None) -> Any:
+def wait_for_stores(value, _semantic=None):
     """``value``, once the global stores of this wave have reached the L2; at once where a barrier orders them.
 
     It asks what the code is compiled for: the GPU of this machine may be another one, or none. Interpreted, programs
@@ -47,12 +43,11 @@ def wait_for_stores(value: Any, _semantic: Any = None) -> Any:
     """
     if _semantic is None or _semantic.builder.options.backend_name != "hip":
         return value
-    return tl.inline_asm_elementwise(
-        STORES_DONE, "=v,0", [value], dtype=tl.int32, is_pure=False, pack=1, _semantic=_semantic
-    )
+    done = "s_waitcnt vmcnt(0)"  # the counter of vector memory of gfx9, which counts stores as well
+    return tl.inline_asm_elementwise(done, "=v,0", [value], dtype=tl.int32, is_pure=False, pack=1, _semantic=_semantic)
 
 
-wait_for_stores.__triton_builtin__ = True  # type: ignore[attr-defined]
+wait_for_stores.__triton_builtin__ = True
 
 
 @triton.jit

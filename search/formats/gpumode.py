@@ -39,6 +39,8 @@ PREFIXES = {"reduce_kernel": "REDUCE_", "quantize_kernel": "QUANT_", "round_kern
 KNOBS = {"NUM_XCDS": "num_xcds", "SPLIT_K": "split_k", "CACHE": "cache_modifier", "QUANTIZER": "quantizer",
          "A_OPERAND": "a_operand"}  # fmt: skip
 PROTOCOL = "exported for GPU MODE without a time"
+BUILTIN = "__triton_builtin__"  # what Triton's compiler calls with its own state while it compiles
+OURS = "kernels."
 TARGET_INFO = "triton.language.target_info"  # what a kernel asks of its target
 _HEADER = '''\
 """MXFP4 GEMM for the GPU MODE problem amd-mxfp4-mm, generated from a table of tuned configurations for {device}."""
@@ -48,14 +50,20 @@ import triton
 import triton.language as tl
 '''
 _ENTRY = '''
+TICKETS = {}
+
+
 def custom_kernel(data):
     """C [M, N] = bf16(Q(A) @ B.T) for data = (A, B, B_q, B_shuffle, B_scale_sh)."""
     a, dense, _, b, b_scale = data
     M, N, K = a.shape[0], dense.shape[0], a.shape[1]
     if (M, N, K) not in PROGRAMS:
         raise ValueError(f"no configuration for {M}x{N}x{K}")
-    workspaces, launches = PROGRAMS[M, N, K]
+    workspaces, launches, tickets = PROGRAMS[M, N, K]
+    if (M, N, K) not in TICKETS:  # launches leave them zero
+        TICKETS[M, N, K] = {name: torch.zeros(n, dtype=torch.int32, device=a.device) for name, n in tickets.items()}
     tensors = {name: torch.empty(shape, dtype=dtype, device=a.device) for name, (dtype, shape) in workspaces.items()}
+    tensors |= TICKETS[M, N, K]
     tensors["a"] = a.contiguous()
     tensors["b"] = b.view(torch.uint8)
     tensors["b_scale"] = b_scale.view(torch.uint8)
@@ -101,7 +109,8 @@ def render_submission(table: TunedTable) -> str:
             sources.add(kernel.function, f"{chosen[shape].family} of {shape}")
     entries = "".join(_entry(shape, chosen[shape], program) for shape, program in programs.items())
     legend = (
-        "# (M, N, K): workspaces, launches of (kernel, grid, arguments, constants, options); a text names a tensor\n"
+        "# (M, N, K): workspaces, launches of (kernel, grid, arguments, constants, options), tickets\n"
+        "# A text names a tensor.\n"
     )
     return "\n".join(
         (_HEADER.format(device=table.device), sources.text(), f"{legend}PROGRAMS = {{\n{entries}}}\n", _ENTRY)
@@ -216,6 +225,8 @@ class _Sources:
                 self._constants[name] = f"from {TARGET_INFO} import {name}\n"
             elif isinstance(value, tl.constexpr):
                 self._constants[name] = f"{name} = tl.constexpr({value.value!r})\n"
+            elif getattr(value, BUILTIN, False) and value.__module__.startswith(OURS):
+                self._functions[name] = f"{inspect.getsource(value)}\n\n{name}.{BUILTIN} = True\n"
         self._functions[function.__name__] = source
 
     def text(self) -> str:
@@ -239,7 +250,8 @@ def _entry(shape: GemmShape, choice: Choice, program: Program) -> str:
     )
     launches = "".join(f"        {_launch(call)},\n" for call in program.calls)
     key = (shape.M, shape.N, shape.K)
-    return f"    # {why}\n    {key}: ({{{workspaces}}}, (\n{launches}    )),\n"
+    tickets = {buffer.name: buffer.shape[0] for buffer in program.tickets}
+    return f"    # {why}\n    {key}: ({{{workspaces}}}, (\n{launches}    ), {tickets}),\n"
 
 
 def _launch(call: KernelCall) -> str:

@@ -150,9 +150,9 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
     check_engine(request.engine, request.address)
     location = request.storage or request.results
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    notes: list[str] = []
+    notes = Notes()
     with only_writer(location), stop_on_interrupt() as stop, ExitStack() as resources:
-        evaluator = resources.enter_context(closing(_evaluator(request, notes.append)))
+        evaluator = resources.enter_context(closing(_evaluator(request, notes)))
         storage = open_storage(location, create=True)  # only where there is something to judge
         device = evaluator.device
         claims = shared_claims(storage)
@@ -162,8 +162,9 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
         try:
             sweep.spaces, left_out = evaluator.available(spaces, request.families)
             reporter.start(device, evaluator.protocol, len(request.shapes))
-            for line in [*notes, *left_out]:
-                reporter.note(line)
+            notes.tell(sweep.note)
+            for line in left_out:
+                sweep.note(line)
             sweep.run()
         except KeyboardInterrupt:
             return SweepResult(device, sweep.studies, interrupted=True, left=sweep.left)
@@ -175,6 +176,24 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
                 "make room or name another folder with --results; the same command goes on"
             ) from error
     return SweepResult(device, sweep.studies, interrupted=stop.is_set(), left=sweep.left)
+
+
+class Notes:
+    """Lines worth knowing, which are kept until there is somebody to tell; called from any thread."""
+
+    def __init__(self) -> None:
+        self._kept: list[str] = []
+        self._tell: Callable[[str], None] = self._kept.append
+
+    def __call__(self, line: str) -> None:
+        """Tell ``line``, now or later."""
+        self._tell(line)
+
+    def tell(self, told: Callable[[str], None]) -> None:
+        """From now on there is ``told``, who hears what was kept first."""
+        self._tell = told
+        for line in self._kept:
+            told(line)
 
 
 class Slot:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import partial
@@ -12,18 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node_evaluator import NodeEvaluator
+from node_evaluator import NodeEvaluator, mortal
 
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
 from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
 from search.evaluation import Candidate, Evaluation
+from search.results import load
+from search.results.record import point_of
 
 pytest.importorskip("ray", reason="no Ray: pip install ray")
 
 from ray.cluster_utils import Cluster
 
+from search.cli import app
+from search.commands import sweep
 from search.evaluators.cluster import ClusterEvaluator, HostFacts, MeasuringCluster
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -113,6 +117,55 @@ def test_what_waits_is_withdrawn_where_it_waits_and_a_node_that_comes_late_is_us
         assert len(judges([evaluator.submit(candidate(group)) for group in (1, 2, 3, 4, 6, 8)])) == 3
     finally:
         evaluator.close()
+
+
+def test_a_candidate_that_dies_or_does_not_end_is_what_it_is_on_one_machine(cluster: Any) -> None:
+    said: list[str] = []
+    evaluator = ClusterEvaluator(mortal, address=cluster.address, note=said.append)
+    try:
+        answers = [evaluator.submit(candidate(group)) for group in (7, 9, 1, 2, 4)]
+        judged = [(answer.result(WAIT_S).outcome, answer.result().reason) for answer in answers]
+        assert judged[:2] == [
+            ("crashed", "while it was checked: the worker was killed by SIGKILL"),
+            ("timed_out", "while it was checked: no answer within 2 s"),
+        ]
+        assert judged[2:] == [("ok", "")] * 3 and said == []  # no host was lost
+    finally:
+        evaluator.close()
+
+
+class KilledUnderWay(ClusterEvaluator):
+    """A node of ``cluster`` is killed when the sixth candidate is submitted."""
+
+    def __init__(self, cluster: Any, note: Callable[[str], None]) -> None:
+        super().__init__(partial(NodeEvaluator, slowly_s=0.3), address=cluster.address, note=note)
+        self._cluster = cluster
+        self.asked: list[Candidate] = []
+
+    def submit(self, candidate: Candidate) -> Future[Evaluation]:
+        self.asked.append(candidate)
+        answer = super().submit(candidate)
+        if len(self.asked) == 6:
+            kill_node(self._cluster)
+        return answer
+
+
+def test_a_sweep_goes_on_when_a_node_is_killed(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[KilledUnderWay] = []
+
+    def make(*_: object, note: Callable[[str], None], **__: object) -> ClusterEvaluator:
+        made.append(KilledUnderWay(cluster, note))
+        return made[0]
+
+    monkeypatch.setattr(sweep, "make_cluster", make)
+    words = ["sweep", str(SHAPE), "--families", "fused", "--trials", "16", "--sampler", "grid", "--until", "0"]
+    app([*words, "--engine", "ray", "--address", cluster.address, "--results", str(tmp_path)], standalone_mode=False)
+    assert made[0].nodes.total() == 2 and len(made[0].asked) == len(set(made[0].asked)) == 16
+    stored = {point_of(row) for row in load(tmp_path).astype(object).to_dict("records")}
+    assert stored == {(one.family, one.config) for one in made[0].asked}
+    assert "has left; its candidates are judged elsewhere" in capsys.readouterr().out
 
 
 FACTS = HostFacts("a", GFX950, "offline-s1", "0123", "3.9.0", 4)

@@ -1,6 +1,7 @@
 """What part of a sweep a GPU idles, with and without the next shape's candidates being compiled meanwhile.
 
 Usage: python benchmarks/overlapping_shapes.py [--shapes N] [--trials T] [--compilers C] [--compile-s S] [--measure-s S]
+       [--sampler NAME]
 
 Compilers and GPU are threads that sleep; the sweep, its studies and its sampler are the real ones. On a GPU machine,
 benchmarks/device_gpus.py times real sweeps: `--shapes 10 --trials 60`.
@@ -115,7 +116,9 @@ class Quiet:
         self.ended.append(progress)
 
 
-def run(shapes: Sequence[GemmShape], trials: int, seconds: Seconds, compilers: int, *, ahead: bool) -> list[Stage]:
+def run(
+    shapes: Sequence[GemmShape], trials: int, seconds: Seconds, compilers: int, sampler: str, *, ahead: bool
+) -> list[Stage]:
     """The stages of a sweep."""
     evaluator = StagedEvaluator(seconds, compilers, ahead=ahead)
     usual = sweeps.make_evaluator
@@ -123,7 +126,7 @@ def run(shapes: Sequence[GemmShape], trials: int, seconds: Seconds, compilers: i
     try:
         with tempfile.TemporaryDirectory() as folder:
             request = sweeps.SweepRequest(
-                tuple(shapes), families=("fused",), trials=trials, sampler="random", results=Path(folder)
+                tuple(shapes), families=("fused",), trials=trials, sampler=sampler, results=Path(folder)
             )
             sweeps.run_sweep(request, Quiet())
     finally:
@@ -145,12 +148,13 @@ def main(
     compile_s: Annotated[float, typer.Option(min=0)] = 0.6,
     measure_s: Annotated[float, typer.Option(min=0)] = 0.1,
     finals_s: Annotated[float, typer.Option(min=0)] = 1.5,
+    sampler: Annotated[str, typer.Option(help="As of sweep.")] = "random",
 ) -> None:
     """Print both sweeps."""
     wanted = [GemmShape(16, 512 * number, 1024) for number in range(1, shapes + 1)]
     for ahead in (False, True):
         start_s = time.monotonic()
-        stages = run(wanted, trials, Seconds(compile_s, measure_s, finals_s), compilers, ahead=ahead)
+        stages = run(wanted, trials, Seconds(compile_s, measure_s, finals_s), compilers, sampler, ahead=ahead)
         wall_s = time.monotonic() - start_s
         idle = f"GPU idle {100 * idle_share(stages):.0f} %"
         print(f"{'overlapping' if ahead else 'one by one':12}{wall_s:6.1f} s  {idle}")

@@ -1,4 +1,4 @@
-"""A sweep: one study a shape on one target, in turn, or one a GPU at a time where there are several."""
+"""A sweep: one study a shape on one target, in turn, or three a GPU at a time, whose compilers seldom wait."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ from search.workers.pool import START_TIMEOUT_S
 
 Result = TypeVar("Result")
 SPACES = configs_folder() / "spaces"
+SEARCHES_A_LANE = 3  # at once where compilers work ahead: one alone, early on, knows too little to keep them busy
 
 
 @dataclass(frozen=True)
@@ -254,6 +255,8 @@ class _Sweep:
 
     def run(self) -> None:
         request, lanes = self.request, self.evaluator.lanes
+        ahead = self.evaluator.ahead and self.claims is None
+        searches = lanes * (SEARCHES_A_LANE if ahead else 1)
         order = self.order()
         budget_s = math.inf if request.time_budget_s is None else request.time_budget_s
         end_s = time.monotonic() + budget_s
@@ -261,16 +264,16 @@ class _Sweep:
         if todo:
             self.evaluator.start(min(budget_s, START_TIMEOUT_S))
         worth = self.worths(todo)
-        parts_of = dict.fromkeys(order, 1.0) | dict(zip(todo, shares(worth, lanes), strict=True))
+        parts_of = dict.fromkeys(order, 1.0) | dict(zip(todo, shares(worth, searches), strict=True))
         if self.claims is not None:
             self.drain(self.claims, parts_of, end_s)
             return
-        if lanes == 1 and not self.evaluator.ahead:
+        if searches == 1:
             for shape, parts in parts_of.items():
                 self.search_within(shape, end_s, parts)
             return
-        self.slots = threading.Semaphore(lanes)
-        with ThreadPoolExecutor(lanes * (2 if self.evaluator.ahead else 1)) as pool:
+        self.slots = threading.Semaphore(searches)
+        with ThreadPoolExecutor(searches + (lanes if ahead else 0)) as pool:  # some hold their finals
             studies = [pool.submit(self.search_within, s, end_s, n) for s, n in parts_of.items()]
             try:
                 for study in studies:

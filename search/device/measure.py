@@ -44,6 +44,7 @@ from search.device.timing import (
 )
 from search.evaluation import Candidate, Evaluation, FinalTimes, Value
 
+SHAPES_KEPT = 4  # of which a GPU holds operands: of three searches, and of one that holds its finals
 MOST_ROUNDS = 64  # of a sample that is lengthened: a graph of some thousand launches
 
 
@@ -154,15 +155,15 @@ def _judge(task: MeasureTask, gpu: Gpu, facts: dict[str, Value]) -> Timing:
     return timing
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=SHAPES_KEPT)
 def inputs_of(shape: GemmShape, gpu: Gpu) -> tuple[CheckedInput, ...]:
-    """Operands and references of ``shape``; those of the latest shape are kept."""
+    """Operands and references of ``shape``; those of the latest shapes are kept."""
     return tuple(checked_input(shape, seed, gpu.torch_device) for seed in SEEDS)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=SHAPES_KEPT)
 def rotation_of(shape: GemmShape, gpu: Gpu, protocol: TimingProtocol) -> tuple[Tensors, ...]:
-    """Sets of operands and outputs that launches of ``shape`` go round; those of the latest shape are kept."""
+    """Sets of operands and outputs that launches of ``shape`` go round; those of the latest shapes are kept."""
     operands = inputs_of(shape, gpu)[0].tensors
     one = set_bytes(operands) + 2 * shape.M * shape.N
     return tuple(copies_of(operands, shape, protocol.copies(one, gpu.cache_bytes())))

@@ -13,7 +13,7 @@ SECONDS = Seconds(compile_s=0.1, measure_s=0.02, finals_s=3.0)
 
 @pytest.mark.parametrize("ahead", [False, True])
 def test_the_next_shape_is_compiled_while_the_finals_run_where_the_evaluator_can(ahead: bool) -> None:
-    stages = run((FIRST, SECOND), 6, SECONDS, 2, ahead=ahead)
+    stages = run((FIRST, SECOND), 6, SECONDS, 2, "random", ahead=ahead)
     (finals,) = [stage for stage in stages if (stage.name, stage.shape) == ("finals", FIRST)]
     compiled = [stage.begin_s for stage in stages if (stage.name, stage.shape) == ("compile", SECOND)]
     assert len(compiled) == 6
@@ -24,3 +24,14 @@ def test_the_next_shape_is_compiled_while_the_finals_run_where_the_evaluator_can
 def test_idle_is_what_is_between_the_gpu_s_first_and_last_work() -> None:
     work = [Stage("compile", FIRST, 0, 5), Stage("measure", FIRST, 5, 6), Stage("finals", FIRST, 8, 9)]
     assert idle_share(work) == 0.5
+
+
+def test_three_shapes_are_searched_at_once_and_a_fourth_waits() -> None:
+    shapes = [GemmShape(16, 512 * number, 1024) for number in range(1, 5)]
+    stages = run(shapes, 12, SECONDS, 20, "auto", ahead=True)
+    begins = {shape: min(one.begin_s for one in stages if one.shape == shape) for shape in shapes}
+    ends = {
+        shape: max(one.begin_s for one in stages if (one.name, one.shape) == ("compile", shape)) for shape in shapes
+    }
+    *three, fourth = sorted(shapes, key=lambda shape: begins[shape])
+    assert max(begins[shape] for shape in three) < min(ends[shape] for shape in three) <= begins[fourth]

@@ -62,6 +62,13 @@ def test_a_product_in_parts_is_the_same_product(interpreted: dict[str, object]) 
     assert (interpreted["in parts"], interpreted["in parts, how"]) == (0, {"above": 1})
 
 
+def test_tickets_serve_parts_and_replays_and_come_back_to_zero(interpreted: dict[str, object]) -> None:
+    """A ticket that were left would keep the sum of a later launch from being made: its output would be wrong."""
+    found = {name: value for name, value in interpreted.items() if name.startswith("tickets: ")}
+    assert found.pop("tickets: graphs") == 1
+    assert found == dict.fromkeys(["tickets: in parts", *(f"tickets: graph, {turn}" for turn in range(4))], 0)
+
+
 @pytest.mark.parametrize("launch", ["plain", "graph"])
 def test_weights_that_alternate_change_in_place_die_and_are_rebuilt_give_their_own_product(
     interpreted: dict[str, object], launch: str

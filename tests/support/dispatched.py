@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 import torch
@@ -17,6 +17,7 @@ import torch
 from kernels.device import GFX950
 from kernels.dispatch import default_dispatcher, gemm_shuffled, mxfp4_gemm
 from kernels.families.fused import SplitKWorkspaceConfig
+from kernels.families.fused_splitk_ticket import SplitKTicketConfig
 from kernels.mxfp4.reference import compare, mxfp4_gemm_reference
 from kernels.mxfp4.weights import PackedWeight
 from kernels.runtime.dispatcher import Dispatcher
@@ -28,6 +29,8 @@ MADE = Made(date(2026, 11, 29), "3.9.0", "2.13.0", "0" * 12, "by hand", "none")
 SPLIT = SplitKWorkspaceConfig(BLOCK_M=16, BLOCK_N=32, BLOCK_K=64, split_k=3)
 ROW = TableRow(4, N, K, "fused_splitk_workspace", SPLIT, "measured", True, MADE, time_us=1.0, serves_to=1000)
 TABLE = TunedTable(GFX950, (ROW,))
+TICKETS = SplitKTicketConfig(BLOCK_M=16, BLOCK_N=32, BLOCK_K=64, split_k=3)
+TICKET_TABLE = TunedTable(GFX950, (replace(ROW, family="fused_splitk_ticket", config=TICKETS),))
 
 
 @dataclass
@@ -131,6 +134,19 @@ class Findings:
             dispatcher.gemm(self.randn(3, K), first, graph=graph)
         self.found[f"{name}: a result stays what it was"] = torch.equal(earlier, kept)
 
+    def tickets(self) -> None:
+        """Plain, captured and replayed calls, and a part of rows each: 2 parts take their tickets from one place."""
+        dispatcher = Dispatcher(
+            GFX950, TICKET_TABLE, graphs=GraphCache(ReplayingBackend()), workspace_limit_bytes=200 << 10
+        )
+        weight, a, out = self.weight(), self.randn(300, K), torch.empty(3, N, dtype=torch.bfloat16)
+        self.compare("tickets: in parts", dispatcher.gemm(a, weight), a, weight)
+        few = a[:3].clone()
+        for turn in range(4):
+            few.copy_(self.randn(3, K))
+            self.compare(f"tickets: graph, {turn}", dispatcher.gemm(few, weight, out=out, graph=True), few, weight)
+        self.found["tickets: graphs"] = len(dispatcher.graphs)
+
     def shuffled(self) -> None:
         weight, a = self.weight(), self.randn(5, K)
         self.compare("shuffled bytes", gemm_shuffled(a, weight.data, weight.scale), a, weight)
@@ -142,5 +158,6 @@ if __name__ == "__main__":
     findings.parts()
     findings.weights(graph=False)
     findings.weights(graph=True)
+    findings.tickets()
     findings.shuffled()
     print(json.dumps(findings.found))

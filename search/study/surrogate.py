@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ POOL = 16_000  # points that the model looks at; of more, those that look best, 
 NEAR = 5  # best trials whose neighbours are in the pool
 NEIGHBOUR_SHARE = 0.4  # of the proposals: next to the best point
 OTHERS_SHARE = 0.5  # of the proposals, at most: in another family than the best point's, while that is about as fast
+STUCK = 16  # trials without a better one, after which the model counts as half as certain
 SHARP = 0.2  # times within this fraction of the best are told apart best, as the logarithm begins there
 FAILURE_RANGE = 0.3  # how far a failure reaches, in coordinates of the knobs that span 0 to 1
 LOWEST_SPREAD = 0.05  # of the targets
@@ -50,6 +51,7 @@ class SurrogateSearch:
         self._times: dict[int, float] = {}  # by point, in the order of the trials
         self._failed: list[int] = []
         self._fastest: dict[int, int] = {}  # point of each family that has a time
+        self._waited = 0  # trials since the best one
         self._parameters: Parameters | None = None
         self._next_fit = 0
         self._begun = 0  # points that were proposed without the model
@@ -64,15 +66,21 @@ class SurrogateSearch:
             time_us: Its time, certain or not; None where it has none.
         """
         self._open[point] = False
+        self._waited += 1
         if time_us is None:
             self._failed.append(point)
         else:
-            self._times[point] = time_us
-            own = self._fastest.setdefault(self._family(point), point)
-            if time_us < self._times[own]:
-                self._fastest[self._family(point)] = point
+            self._time(point, time_us)
         if self._model is not None:
             self._model.learn(point, worked=time_us is not None)
+
+    def _time(self, point: int, time_us: float) -> None:
+        if not self._times or time_us < self._times[self._best]:
+            self._waited = 0
+        self._times[point] = time_us
+        own = self._fastest.setdefault(self._family(point), point)
+        if time_us < self._times[own]:
+            self._fastest[self._family(point)] = point
 
     def reopen(self, point: int) -> None:
         """The trial of ``point`` was given up before it began."""
@@ -88,7 +96,7 @@ class SurrogateSearch:
         if self._model is None:
             return hopes
         pool = self._model.pool
-        outlook = self._outlook(self._model, ())
+        outlook = self._outlook(self._model, ()).doubted(self._doubt)
         free, rows = pool.rows(self._choice()), pool.rows(running)
         known = np.isin(running, pool.points)
         hopes[known] = _parts(outlook.promise(self._target(self._best)), rows, free)
@@ -114,21 +122,26 @@ class SurrogateSearch:
         if not len(free):
             return int(self._random.choice(choice))
         outlook = self._outlook(model, running)
-        promise = outlook.promise(self._target(self._best))
-        self.expected_gain = SHARP * float(promise[free].max())  # near the best, targets are SHARP times as steep
+        gain = outlook.promise(self._target(self._best))[free].max()
+        self.expected_gain = SHARP * float(gain)  # near the best, targets are SHARP times as steep
+        outlook = outlook.doubted(self._doubt)
         family = self._other_family(model.pool, free)
         if family is None:
-            rows = self._near_or_all(model.pool, free)
+            rows, beaten = self._near_or_all(model.pool, free), self._best
         else:
-            rows = free[model.pool.families[free] == family]
-            promise = outlook.promise(self._target(self._fastest.get(family, self._best)))
-        promise = promise[rows]
+            rows, beaten = free[model.pool.families[free] == family], self._fastest.get(family, self._best)
+        promise = outlook.promise(self._target(beaten))[rows]
         return int(model.pool.points[self._random.choice(rows[promise >= promise.max()])])
 
     @property
     def _best(self) -> int:
         """The fastest point."""
         return min(self._fastest.values(), key=self._times.__getitem__)
+
+    @property
+    def _doubt(self) -> float:
+        """Of the model: from 1 to 2 while no trial is better, so that a search leaves the place where it is stuck."""
+        return 1 + min(1.0, self._waited / STUCK)
 
     def _family(self, point: int) -> int:
         return int(self.space.families[point])
@@ -317,6 +330,10 @@ class _Outlook:
     def promise(self, best: float) -> Floats:
         """Expected improvement on the target ``best`` by each point, weighed with the chance that it works [pool]."""
         return expected_improvement(best, self.mean, self.deviation) * self.works
+
+    def doubted(self, factor: float) -> _Outlook:
+        """The same by a model whose deviations are ``factor`` times as large."""
+        return replace(self, deviation=factor * self.deviation)
 
 
 def _parts(promise: Floats, rows: Rows, free: Rows) -> Floats:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binomtest, kendalltau
 
 from search.device.timing import median_interval
 from search.evaluation import Candidate, Value
@@ -151,6 +150,8 @@ def _ties(times: Times, leader: int, other: int) -> bool:
 
 def _confidence(times: Times, faster: int, slower: int) -> float:
     """1 - p of the two-sided sign test that neither is faster; equal times say nothing."""
+    from scipy.stats import binomtest  # here, because it takes long to load
+
     difference = times[:, slower] - times[:, faster]
     wins, losses = int((difference > 0).sum()), int((difference < 0).sum())
     return 1.0 - float(binomtest(wins, wins + losses).pvalue) if wins + losses else 0.0
@@ -166,5 +167,7 @@ def _rival(chosen: int, tied: Sequence[int], medians: Sequence[float]) -> int | 
 def _tau(before: Sequence[float], after: Sequence[float]) -> float | None:
     if len(before) < 2:
         return None
+    from scipy.stats import kendalltau  # here, because it takes long to load
+
     tau = float(kendalltau(before, after).statistic)
     return None if math.isnan(tau) else tau

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.stats import binom
+from scipy.special import bdtr
 
 from kernels.errors import KernelError
 
@@ -126,7 +126,8 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float, float]:
     samples hold no 95 % interval; then the ends are the extremes.
     """
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
-    skipped = max(0, int(binom.ppf((1 - CONFIDENCE) / 2, len(ordered), 0.5)) - 1)
+    below = bdtr(np.arange(len(ordered) + 1), len(ordered), 0.5)  # chance that so many samples are under the median
+    skipped = max(0, int(np.searchsorted(below, (1 - CONFIDENCE) / 2)) - 1)
     return float(ordered[skipped]), float(np.median(ordered)), float(ordered[-1 - skipped])
 
 

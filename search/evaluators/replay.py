@@ -137,9 +137,9 @@ class ReplayEvaluator(Evaluator):
 def _by_candidate(frame: pd.DataFrame) -> dict[Candidate, Row]:
     """Rows by what was judged; the first of several stands, as it was before its finals."""
     found: dict[Candidate, Row] = {}
-    for _, row in frame.iterrows():
+    for row in frame.to_dict("records"):
         shape = GemmShape(int(row["M"]), int(row["N"]), int(row["K"]))
-        found.setdefault(Candidate(shape, str(row["family"]), config_of(row)), dict(row))
+        found.setdefault(Candidate(shape, str(row["family"]), config_of(row)), row)
     return found
 
 

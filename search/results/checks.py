@@ -36,7 +36,9 @@ def check_results(frame: pd.DataFrame, source: str) -> None:
     Raises:
         InputError: One line: source, rows (from 1), column, value and cure.
     """
-    for positions, problem in _faults(frame):
+    bare = frame.copy(deep=False)
+    bare.attrs = {}  # of which pandas gives each column that is looked at a copy
+    for positions, problem in _faults(bare):
         rows = first_of([str(position + 1) for position in positions], NAMED)
         raise InputError(f"{source}: row {rows}: {problem}; correct it or remove it")
 
@@ -54,12 +56,14 @@ def _faults(frame: pd.DataFrame) -> Iterator[tuple[list[int], str]]:
             yield from _at(values < LEAST_US, f"{name} is no time of {LEAST_US:g} us or more")
         if name == "roofline_us":  # a bound: that of 1x64x64 is 0.0003 us
             yield from _at(values <= 0, f"{name} is no time above 0")
-    yield from _values(frame["outcome"], _word(OUTCOMES))
-    yield from _values(frame["evidence"], _word(EVIDENCE))
-    for family in FAMILIES:
-        trials = frame["family"] == family
+    every = np.ones(len(frame), bool)
+    yield from _values(frame["outcome"], every, _word(OUTCOMES))
+    yield from _values(frame["evidence"], every, _word(EVIDENCE))
+    present = set(frame["family"].unique())
+    for family in filter(present.__contains__, FAMILIES):
+        trials = (frame["family"] == family).to_numpy()
         for name, problem in _knobs(family).items():
-            yield from _values(frame[name].where(trials), problem)
+            yield from _values(frame[name], trials, problem)
 
 
 def _at(wrong: Any, problem: str) -> Iterator[tuple[list[int], str]]:
@@ -68,12 +72,12 @@ def _at(wrong: Any, problem: str) -> Iterator[tuple[list[int], str]]:
         yield positions.tolist(), problem
 
 
-def _values(column: pd.Series[Any], problem: Problem) -> Iterator[tuple[list[int], str]]:
-    """Each wrong value of ``column``; one that is missing is not wrong."""
-    for value in column.dropna().unique():
+def _values(column: pd.Series[Any], rows: Any, problem: Problem) -> Iterator[tuple[list[int], str]]:
+    """Each wrong value of ``column`` in ``rows``; one that is missing is not wrong."""
+    for value in column[rows].dropna().unique():
         why = problem(value)
         if why is not None:
-            yield from _at((column == value).fillna(False), f"{column.name} {why}")
+            yield from _at((column == value).fillna(False).to_numpy() & rows, f"{column.name} {why}")
 
 
 def _extents(frame: pd.DataFrame, names: tuple[str, ...], kind: Callable[..., Any]) -> Iterator[tuple[list[int], str]]:

@@ -289,7 +289,7 @@ def _unusual(config: KernelConfig) -> int:
     return sum(value != usual[name] for name, value in config.to_dict().items())
 
 
-def config_of(row: pd.Series[Any]) -> KernelConfig:
+def config_of(row: pd.Series[Any] | Mapping[Any, Any]) -> KernelConfig:
     """Configuration of a trial; a field that its version did not record has the default."""
     family = FAMILIES[str(row["family"])]
     known = {name: row[name] for name in family.config_type().to_dict() if not pd.isna(row[name])}

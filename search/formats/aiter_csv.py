@@ -2,7 +2,7 @@
 
 Source: ``aiter/configs/a4w4_blockscale_tuned_gemm.csv`` and ``aiter/ops/gemm_op_a4w4.py`` of AITER. The key is (gfx,
 cu_num, M, N, K); ``splitK`` is a binary logarithm; ``us`` is -1 where the kernel cannot run the shape and inf where it
-faulted. The first column is missing from older files.
+faulted; ``errRatio`` is the part of the elements that were off. The first column is missing from older files.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ KEY: Final = HEADER[:5]
 PROTOCOL: Final = "AITER's tuner: the GEMM alone, A is quantised already"
 FAMILY: Final = "staged_ck"
 ARCH_OF_CUS: Final[Mapping[int, str]] = {256: GFX950.arch, 80: "gfx942", 304: "gfx942"}  # of files without ``gfx``
+TOLERATED: Final = 0.05  # part of the elements that AITER's tuner lets be off by default (its base_tuner.py)
 UNKNOWN_ID: Final = -1  # AITER finds a code object by its name
 _KERNEL = re.compile(r"_ZN5aiter\d+f4gemm_bf16_per1x32Fp4_BpreShuffle_(\d+)x(\d+)E")
 
@@ -72,7 +73,7 @@ def _trial(record: Mapping[str, str]) -> Trial:
     M, N, K, split = (_whole(record, name) for name in ("M", "N", "K", "splitK"))
     config = StagedCkConfig(*tile, log2_k_split=split if tile in SPLIT_TILES else 0)
     time_us = float(record["us"])
-    outcome, reason = _outcome(time_us)
+    outcome, reason = _outcome(time_us, record.get("errRatio"))
     return Trial(
         _device(record), GemmShape(M, N, K), FAMILY, config, outcome, time_us if outcome == "ok" else None,
         reason=reason, protocol=PROTOCOL,
@@ -98,11 +99,13 @@ def _whole(record: Mapping[str, str], name: str) -> int:
     return int(value)
 
 
-def _outcome(time_us: float) -> tuple[str, str]:
+def _outcome(time_us: float, wrong: str | None) -> tuple[str, str]:
     if time_us == -1:
         return "illegal", "AITER found that the kernel cannot run the shape"
     if not (math.isfinite(time_us) and time_us > 0):
         return "crashed", "the kernel faulted in AITER's tuner"
+    if wrong and not float(wrong) <= TOLERATED:  # NaN too
+        return "wrong_result", f"{wrong} of the elements were off in AITER's tuner"
     return "ok", ""
 
 

@@ -59,6 +59,19 @@ def test_words_for_failures_in_place_of_a_time(us: str, outcome: str) -> None:
     assert [(trial.outcome, trial.time_us) for trial in trials] == [(outcome, None)]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "outcome"), [("0.0", "ok"), ("0.0161", "ok"), ("", "ok"), ("0.9", "wrong_result"), ("nan", "wrong_result")]
+)
+def test_a_kernel_with_too_many_elements_off_is_no_winner(wrong: str, outcome: str) -> None:
+    (trial,), _ = read(HEADER, f"gfx950,256,1,2112,7168,29,0,1.5,{ASM},0,0,{wrong}")
+    assert (trial.outcome, trial.time_us) == (outcome, 1.5 if outcome == "ok" else None)
+
+
+def test_a_part_of_elements_that_is_no_number_leaves_the_row_out() -> None:
+    trials, left_out = read(HEADER, f"gfx950,256,1,2112,7168,29,0,1.5,{ASM},0,0,many")
+    assert trials == () and "many" in left_out[0]
+
+
 def test_rows_that_no_family_runs_are_listed_once_with_their_lines() -> None:
     trials, left_out = read(
         HEADER,

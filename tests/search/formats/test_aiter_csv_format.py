@@ -60,7 +60,8 @@ def test_words_for_failures_in_place_of_a_time(us: str, outcome: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "outcome"), [("0.0", "ok"), ("0.0161", "ok"), ("", "ok"), ("0.9", "wrong_result"), ("nan", "wrong_result")]
+    ("wrong", "outcome"),
+    [("0.0", "ok"), ("0.0161", "ok"), ("", "ok"), ("0.9", "wrong_result"), ("nan", "wrong_result")],
 )
 def test_a_kernel_with_too_many_elements_off_is_no_winner(wrong: str, outcome: str) -> None:
     (trial,), _ = read(HEADER, f"gfx950,256,1,2112,7168,29,0,1.5,{ASM},0,0,{wrong}")

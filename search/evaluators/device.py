@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
+from statistics import median
 
 from kernels.device import DeviceKey
 from kernels.errors import KernelError
@@ -27,6 +28,8 @@ from search.workers.cores import MOST_COMPILERS, allow_descriptors, lent_cores
 from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
 
 COMPILE_TIMEOUT_S = 120.0  # a compilation takes 1 to 5 seconds
+KNOWN_COMPILES = 16  # that have to have ended, and then no other may take longer than
+UNUSUAL, LEAST_LIMIT_S = 20, 30.0  # so many times their median, or so many seconds if that is more
 AHEAD = 3  # candidates beyond the compiling ones: one on the GPU, two that wait for it
 Compilation = Compiled | Evaluation
 
@@ -37,6 +40,30 @@ class DeviceLimits:
 
     compile_s: float = COMPILE_TIMEOUT_S
     tasks: TaskLimits = field(default_factory=TaskLimits)
+
+
+@dataclass
+class CompileLimit:
+    """Seconds that a compilation may take: one that takes far longer than the others holds up a search and never wins.
+
+    Args:
+        most_s: Before enough have ended, and ever.
+    """
+
+    most_s: float
+    _took_s: list[float] = field(default_factory=list)
+
+    def ended(self, compiled: Compiled) -> None:
+        """A compilation ended well; one that found its kernels in the cache tells nothing."""
+        if not compiled.cached:
+            self._took_s.append(compiled.compile_s)
+
+    @property
+    def seconds(self) -> float:
+        """For one that is submitted now."""
+        if len(self._took_s) < KNOWN_COMPILES:
+            return self.most_s
+        return min(self.most_s, max(LEAST_LIMIT_S, UNUSUAL * median(self._took_s)))
 
 
 def limits_on(device: DeviceKey, product: Product | None) -> DeviceLimits:
@@ -78,6 +105,7 @@ class DeviceEvaluator(Evaluator):
         self.capacity = count + AHEAD
         self._timing = protocol
         self._limits = limits or limits_on(device, product)
+        self._compile_limit = CompileLimit(self._limits.compile_s)
         compiling = partial(compile_candidate, device=device)
         begin = partial(begin_compiling, device)
         self._compiler = compiler or WorkerPool(compiling, count, begin, fork=True)
@@ -102,7 +130,7 @@ class DeviceEvaluator(Evaluator):
             answer.set_result(Evaluation("illegal", refusal))
             return answer
         lane = self._lane(candidate.shape)
-        compiling = self._compiler.submit(candidate, self._limits.compile_s)
+        compiling = self._compiler.submit(candidate, self._compile_limit.seconds)
         self._compiling[answer] = compiling
         compiling.add_done_callback(lambda done: self._compiled(candidate, done, lane, answer))
         return answer
@@ -190,6 +218,7 @@ class DeviceEvaluator(Evaluator):
         self._compiling.pop(answer, None)
         result = _compilation(done)
         if isinstance(result, Compiled):
+            self._compile_limit.ended(result)
             facts: dict[str, Value] = {
                 "compile_s": result.compile_s, "cached": result.cached, "lds_bytes": result.lds_bytes,
             }  # fmt: skip

@@ -21,7 +21,7 @@ from search.device.lane import GpuLane, TaskLimits
 from search.device.measure import Answer, MeasureTask, Task, baseline
 from search.device.product import Product
 from search.evaluation import Candidate, Evaluation, FinalTimes
-from search.evaluators.device import Compilation, DeviceEvaluator, DeviceLimits, limits_on
+from search.evaluators.device import Compilation, CompileLimit, DeviceEvaluator, DeviceLimits, limits_on
 from search.workers.pool import WorkerPool
 
 SHAPE = GemmShape(16, 2112, 7168)
@@ -72,6 +72,25 @@ def test_the_first_launch_may_take_ten_minutes_only_on_rocm(
     device: DeviceKey, product: Product | None, first_s: float
 ) -> None:
     assert limits_on(device, product).tasks.first_s == first_s
+
+
+def test_a_compilation_may_take_twenty_times_the_others_median_once_there_are_sixteen() -> None:
+    limit = CompileLimit(120.0)
+    for _ in range(15):
+        limit.ended(Compiled(2.0, False, 1, 0))
+    for _ in range(15):
+        limit.ended(Compiled(0.01, True, 1, 0))  # from the cache
+    assert limit.seconds == 120.0
+    limit.ended(Compiled(100.0, False, 1, 0))
+    assert limit.seconds == 40.0  # 20 * 2
+
+
+@pytest.mark.parametrize(("usual_s", "limit_s"), [(0.1, 30.0), (3.0, 60.0), (50.0, 120.0)])
+def test_its_limit_is_never_below_half_a_minute_nor_above_the_one_for_all(usual_s: float, limit_s: float) -> None:
+    limit = CompileLimit(120.0)
+    for _ in range(16):
+        limit.ended(Compiled(usual_s, False, 1, 0))
+    assert limit.seconds == limit_s
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from kernels.families.fused_splitk_ticket import FUSED_SPLITK_TICKET
 from kernels.families.sources import source_hash
 from kernels.families.staged_ck import STAGED_CK
 from kernels.families.staged_hip import STAGED_HIP
+from kernels.families.staged_splitk_ticket import STAGED_SPLITK_TICKET
 from kernels.families.staged_triton import STAGED_TRITON
 
 FAMILIES: Mapping[str, Family] = {
@@ -23,6 +24,7 @@ FAMILIES: Mapping[str, Family] = {
         FUSED_SPLITK_WORKSPACE,
         FUSED_SPLITK_TICKET,
         STAGED_TRITON,
+        STAGED_SPLITK_TICKET,
         STAGED_HIP,
         STAGED_CK,
         AITER_TRITON_A4W4,

@@ -66,9 +66,12 @@ REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         "3a91bffaeb7c": {
             STUDY: "8fd3ef6c6342",
         },
-        # One family more.
+        # A family more, and another.
         "8fd3ef6c6342": {
             STUDY: "5ec722cb0cf1",
+        },
+        "5ec722cb0cf1": {
+            STUDY: "bbcfd47d2b3d",
         },
     }
 )

@@ -16,6 +16,7 @@ from kernels.families.aiter_triton import AiterFusedGemm, AiterPackedGemm, Aiter
 from kernels.families.fused_splitk_ticket import TicketGemm
 from kernels.families.staged_ck import CodeObjectGemm
 from kernels.families.staged_hip import HipGemm
+from kernels.families.staged_splitk_ticket import StagedTicketGemm
 from kernels.families.stages import Clear, Gemm, HipQuantize, Quantize, Round, Stage, Sum
 from kernels.problem import GemmShape
 from search.gfx950.machine import Machine
@@ -61,6 +62,7 @@ MODELS: Mapping[type[Stage], StageModel] = {
     Clear: StageModel(clear_work),
     Gemm: StageModel(gemm_work, gemm_overflows),
     TicketGemm: StageModel(ticket_gemm_work, gemm_overflows),
+    StagedTicketGemm: StageModel(ticket_gemm_work, gemm_overflows),
     HipGemm: StageModel(hip_gemm_work, hip_gemm_overflows),
     CodeObjectGemm: StageModel(code_object_gemm_work),
     Sum: StageModel(sum_work),

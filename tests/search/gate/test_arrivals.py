@@ -68,6 +68,19 @@ def test_each_step_of_the_hand_over_is_needed(pattern: str, replacement: str, fi
         check_edited(pattern, replacement)
 
 
+def test_a_launch_behind_another_one_arrives_in_every_order_too() -> None:
+    knobs: dict[str, int | str] = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 256, "split_k": 3}
+    staged = default_program("staged_splitk_ticket", SHAPE, **knobs)
+    assert [call.name for call in staged.calls] == ["quantize_kernel", "staged_ticket_kernel"]
+    quantize, multiply = compiled(staged)
+    assert check_program(staged, load_calls([quantize, multiply]), SHAPE).max_rel_error <= 2**-8
+    text, count = re.subn(r"\tbuffer_wbl2 sc1\n", "", multiply.kernel.assembly)
+    mutant = replace(multiply, kernel=replace(multiply.kernel, assembly=text))
+    assert count == 1
+    with pytest.raises(WrongResultError, match=NO_RELEASE):
+        check_program(staged, load_calls([quantize, mutant]), SHAPE)
+
+
 def test_orders_are_all_of_a_few_and_a_sample_of_more() -> None:
     given = tuple(range(EXHAUSTIVE))
     assert set(orders(EXHAUSTIVE)) == set(itertools.permutations(given)) - {given}

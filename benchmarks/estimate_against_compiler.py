@@ -29,9 +29,9 @@ from search.gfx950.code.assembly import analyze
 from search.gfx950.code.calls import specialize
 from search.gfx950.machine import MI355X
 from search.gfx950.model.families import estimate_calls
+from search.gfx950.model.formula import total_us
 from search.gfx950.model.static_counts import static_counts, with_code
 from search.gfx950.model.tile_work import TileWork
-from search.gfx950.model.timing_model import total_us
 from search.terminal import one_line_errors
 
 SHAPES = {

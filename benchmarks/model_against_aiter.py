@@ -27,7 +27,7 @@ from kernels.families.stages import Gemm, Sum
 from kernels.problem import GemmShape
 from search.formats import aiter_csv
 from search.gfx950.machine import AITER, Machine
-from search.gfx950.model.timing_model import MODEL_VERSION, total_us
+from search.gfx950.model.formula import FORMULA_VERSION, total_us
 from search.gfx950.model.work import estimate_code_object_work, gemm_work, sum_work
 from search.terminal import one_line_errors
 
@@ -162,7 +162,7 @@ def main() -> None:
     cu_count = int(frame.cu_num.iloc[0])
     frame = frame[frame.cu_num == cu_count]
     predicted, measured = predictions(frame, cu_count), frame.us.to_numpy()
-    print(f"model {MODEL_VERSION}, harness {AITER.name}, {cu_count} compute units, hand-written kernels")
+    print(f"model {FORMULA_VERSION}, harness {AITER.name}, {cu_count} compute units, hand-written kernels")
     print(f"  all M            {agreement(predicted, measured)}")
     for low, high in RANGES:
         rows = frame.M.between(low + 1, high).to_numpy()

@@ -1,4 +1,7 @@
-"""``fused`` and its two split-K forms: knobs, rules, stages. Quantise and multiply in one Triton kernel."""
+"""``fused`` and its split-K forms of several kernels: knobs, rules, stages. One Triton kernel quantises and multiplies.
+
+The form of one kernel is in :mod:`kernels.families.fused_splitk_ticket`.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _HEADER = """\
 """
 _REQUIRED = tuple(f.name for f in fields(TableRow) if f.default is MISSING)
 _OPTIONAL = tuple(f.name for f in fields(TableRow) if f.default is not MISSING)
-_MADE = tuple(f.name for f in fields(Made))
+_MADE = tuple(f.name for f in fields(Made) if f.default is MISSING)
 
 
 def load_table(path: Path) -> TunedTable:
@@ -106,13 +106,14 @@ def _entry(row: TableRow) -> str:
     known = {
         name: float(value) if name.endswith("_us") else value for name, value in facts.items() if value is not None
     }
+    made = {name: value for name, value in asdict(row.made).items() if value is not None}
     opted = {"graph": True} if row.graph else {}
     reach = {name: M for name, M in (("serves_from", row.serves_from), ("serves_to", row.serves_to)) if M is not None}
     return (
         f"  - {{{_flow({**where, 'family': row.family})},\n"
         f"     config: {{{_flow(row.config.to_dict())}}},\n"
         f"     {_flow({'evidence': row.evidence, **known, 'deterministic': row.deterministic, **reach, **opted})},\n"
-        f"     made: {{{_flow(asdict(row.made))}}}}}\n"
+        f"     made: {{{_flow(made)}}}}}\n"
     )
 
 
@@ -145,9 +146,10 @@ def _row(node: YamlNode, device: DeviceKey) -> TableRow:
 
 def _value(node: YamlNode, name: str) -> Any:
     if name == "made":
-        values = node.mapping(_MADE)
-        texts = {key: value.text() for key, value in values.items() if key != "date"}
-        return Made(date=values["date"].day(), **texts)
+        values = node.mapping(_MADE, ("trial",))
+        texts = {key: values[key].text() for key in _MADE if key != "date"}
+        trial = values["trial"].integer() if "trial" in values else None
+        return Made(date=values["date"].day(), **texts, trial=trial)
     if name in ("deterministic", "graph"):
         return node.flag()
     if name in ("serves_from", "serves_to", "tied"):

@@ -38,6 +38,7 @@ class Made:
         source_hash: Of the kernels, see :attr:`kernels.families.Family.source_hash`.
         protocol: How the time was obtained: the timing protocol, or the timing model's version.
         study: Optuna study that holds the trial.
+        trial: Its number there; None in rows of before it was kept.
     """
 
     date: Date
@@ -46,6 +47,7 @@ class Made:
     source_hash: str
     protocol: str
     study: str
+    trial: int | None = None
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,10 @@ def _evidence(row: TableRow) -> str:
 
 def _origin(row: TableRow) -> str:
     made = row.made
-    return f"{made.date}, triton {made.triton}, torch {made.torch}, sources {made.source_hash}, study {made.study}"
+    trial = "" if made.trial is None else f", trial {made.trial}"
+    return (
+        f"{made.date}, triton {made.triton}, torch {made.torch}, sources {made.source_hash}, study {made.study}{trial}"
+    )
 
 
 def _source(source: TableSource, lacking: int) -> str:

@@ -107,7 +107,7 @@ def export(
     Args:
         table: Incumbent rows; default: ``output``, else the project's table of the device. It need not exist.
         output: Where to write; default: over ``table``.
-        min_gain: Part of an incumbent's time that a challenger must save, see ``kernels.tables.merge``.
+        min_gain: Part of an incumbent's time that a challenger must save, see :func:`kernels.tables.merging.merge`.
         prove: Executes rows; None takes all of them for right.
 
     Raises:
@@ -310,7 +310,7 @@ def _made(winner: Winner, trial: pd.Series[Any]) -> Made:
         day = date.fromisoformat(started[:10])
     except ValueError as error:
         raise InputError(f"results: the winner of {winner.shape} started {started!r}, which is no date") from error
-    return Made(day, triton, torch, sources, protocol, study)
+    return Made(day, triton, torch, sources, protocol, study, None if pd.isna(trial["trial"]) else int(trial["trial"]))
 
 
 def unresolved_shapes(exports: Sequence[Export]) -> list[GemmShape]:

@@ -30,10 +30,9 @@ from search.gfx950.machine import Machine
 from search.gfx950.model.calibrated import Model, model_of
 from search.gfx950.model.executed import MODEL_VERSION, executed_call, predict_works, program_works
 from search.gfx950.model.families import estimate_calls, is_modelled
+from search.gfx950.model.formula import FORMULA_VERSION, CallWork, total_us
 from search.gfx950.model.launch_time import LaunchWork
 from search.gfx950.model.static_counts import static_counts, with_code
-from search.gfx950.model.timing_model import MODEL_VERSION as FORMULA
-from search.gfx950.model.timing_model import CallWork, total_us
 from search.gfx950.simulator import Histogram
 from search.workers.compiler_output import diagnostic_line
 from search.workers.cores import allow_descriptors, lent_cores
@@ -254,8 +253,8 @@ def _coded(work: CallWork, one: CompiledCall, machine: Machine) -> CallWork:
 def _not_executed(formula_us: float, bar: Bar, facts: Mapping[str, Value]) -> Evaluation:
     """A candidate whose code is too slow by the formula; its time is that of the best, times the formula's ratio."""
     ratio = formula_us / bar.formula_us
-    reason = f"not executed: by {FORMULA} on the compiled code {ratio:.2f} times as slow as the best"
-    facts = {**facts, "model": f"{FORMULA}-code"}
+    reason = f"not executed: by {FORMULA_VERSION} on the compiled code {ratio:.2f} times as slow as the best"
+    facts = {**facts, "model": f"{FORMULA_VERSION}-code"}
     return Evaluation("slow", reason, "predicted", ratio * bar.predicted_us, facts)
 
 

@@ -17,7 +17,7 @@ from kernels.families import FAMILIES
 
 
 class LegalPoints(Protocol):
-    """The legal configurations of one family; ``search.space.space.LegalSet`` is one."""
+    """The legal configurations of one family; ``search.space.legal_set.LegalSet`` is one."""
 
     @property
     def frame(self) -> pd.DataFrame:

@@ -24,7 +24,7 @@ STEPS: Final = 4  # halvings between the last M that is right and the first that
 
 @dataclass(frozen=True)
 class AgainstDefault:
-    """Rows of one device against the family's default: by measurement where there is one, else by the timing model.
+    """Rows of one device against the family's default: by measurement where there is one, else by the formula.
 
     Args:
         measured: By shape, how much slower than its winner each point is that was measured there.
@@ -86,5 +86,5 @@ class AgainstDefault:
 
 
 def _estimate_us(family: str, config: KernelConfig, shape: GemmShape, machine: Machine) -> float:
-    """The time by the timing model, in microseconds."""
+    """The time by the formula of the knobs alone, in microseconds."""
     return float(estimate_us(family, pd.DataFrame([config.to_dict()]), shape, machine)[0])

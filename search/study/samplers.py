@@ -205,7 +205,7 @@ class SamplerTask:
 
     Args:
         points: The legal points and which were tried.
-        shape: Problem; with ``device`` it lets the surrogate reason about tiles, waves and the timing model's estimate.
+        shape: Problem; with ``device`` it lets the surrogate reason about tiles, waves and the formula's estimate.
         others: Trials of other shapes there, from which the surrogate learns before its first.
     """
 

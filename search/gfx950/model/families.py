@@ -20,13 +20,13 @@ from kernels.families.staged_splitk_ticket import StagedTicketGemm
 from kernels.families.stages import Clear, Gemm, HipQuantize, Quantize, Round, Stage, Sum
 from kernels.problem import GemmShape
 from search.gfx950.machine import Machine
+from search.gfx950.model.formula import CallWork, total_us
 from search.gfx950.model.native_work import (
     code_object_gemm_work,
     hip_gemm_overflows,
     hip_gemm_work,
     hip_quantize_work,
 )
-from search.gfx950.model.timing_model import CallWork, total_us
 from search.gfx950.model.work import (
     aiter_gemm_overflows,
     aiter_gemm_work,

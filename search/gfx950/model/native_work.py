@@ -15,8 +15,8 @@ from kernels.problem import GemmShape
 from kernels.rocm.code_objects import K_STEP
 from search.gfx950.code.instruction_mix import VALU_CLKS
 from search.gfx950.machine import Machine, Number
+from search.gfx950.model.formula import CallWork
 from search.gfx950.model.tile_work import HARDWARE_VALU, LANES, MFMA_CLKS, PROLOGUE_VALU, ROW_BYTES, STORE_VALU, cdiv
-from search.gfx950.model.timing_model import CallWork
 from search.gfx950.model.work import estimate_code_object_work
 
 # Of clang 22's code of kernels/hip/gemm.hip.

@@ -16,7 +16,7 @@ import numpy as np
 from search.gfx950.code.assembly import METADATA_START, Resources
 from search.gfx950.code.instruction_mix import VALU_CLKS, mix_of
 from search.gfx950.machine import Machine
-from search.gfx950.model.timing_model import CallWork
+from search.gfx950.model.formula import CallWork
 
 # A label at the start of a line, or an indented instruction up to its comment.
 LINE = re.compile(r"^(?:([.\w$]+):|[ \t]+([a-z]\w*)[ \t]*([^;\n]*))", re.MULTILINE)

@@ -17,6 +17,7 @@ from kernels.families.stages import SMALL_KERNEL, ZERO_BLOCK, Clear, Gemm, Quant
 from kernels.problem import GemmShape
 from search.gfx950.code.instruction_mix import VALU_CLKS
 from search.gfx950.machine import Machine, Number
+from search.gfx950.model.formula import CallWork
 from search.gfx950.model.tile_work import (
     LANES,
     MFMA_CLKS,
@@ -28,7 +29,6 @@ from search.gfx950.model.tile_work import (
     cdiv,
     quantize_valu,
 )
-from search.gfx950.model.timing_model import CallWork
 
 SMALL_WAVES = SMALL_KERNEL["num_warps"]
 HAND_WRITTEN_STAGES = 4  # loads far enough ahead that only the fitted step floor remains

@@ -43,8 +43,9 @@ def test_predicted_winner_becomes_a_predicted_row_with_its_origin() -> None:
 def test_predicted_row_says_what_its_model_leaves_open() -> None:
     near = [predicted(9.3, trial=1, BLOCK_N=128), predicted(12.0, trial=2, BLOCK_K=512)]
     said = {"predicted_lo_us": 8.5, "predicted_hi_us": 9.8, "predicted_tie": 0.05}
-    row = only(table_rows(results(predicted(9.0, **said), *near)))
+    row = only(table_rows(results(predicted(9.0, trial=7, **said), *near)))
     assert (row.predicted_lo_us, row.predicted_hi_us, row.tied) == (8.5, 9.8, 1)
+    assert (row.made.study, row.made.trial) == ("study", 7)
 
 
 def test_measured_winner_becomes_a_measured_row_with_its_spread() -> None:

@@ -14,9 +14,9 @@ from kernels.problem import GemmShape
 from search.gfx950.code.calls import specialize
 from search.gfx950.machine import MI355X
 from search.gfx950.model.families import estimate_calls, is_modelled
+from search.gfx950.model.formula import total_us
 from search.gfx950.model.static_counts import static_counts
 from search.gfx950.model.tile_work import TileWork
-from search.gfx950.model.timing_model import total_us
 from search.gfx950.model.work import gemm_work
 
 SHAPE = GemmShape(16, 2112, 7168)

@@ -1,4 +1,4 @@
-"""Estimates of whole columns, bit for bit: they change with MODEL_VERSION, and with nothing else.
+"""Estimates of whole columns, bit for bit: they change with FORMULA_VERSION, and with nothing else.
 
 ``recorded_estimates.json`` holds what a model gave; a new version of the model is recorded by running this file.
 """
@@ -18,7 +18,7 @@ from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.gfx950.machine import MI355X
 from search.gfx950.model.families import estimate_us
-from search.gfx950.model.timing_model import MODEL_VERSION
+from search.gfx950.model.formula import FORMULA_VERSION
 from search.study.priors import doubtful
 
 RECORDED = Path(__file__).with_name("recorded_estimates.json")
@@ -58,7 +58,7 @@ def digests(family: str) -> dict[str, str]:
 @pytest.mark.parametrize("family", MODELLED)
 def test_estimates_are_those_that_this_version_of_the_model_gave(family: str) -> None:
     recorded = json.loads(RECORDED.read_text())
-    assert recorded["model"] == MODEL_VERSION, f"a new model: record it with python {Path(__file__).name}"
+    assert recorded["model"] == FORMULA_VERSION, f"a new model: record it with python {Path(__file__).name}"
     assert digests(family) == recorded[family]
 
 
@@ -69,5 +69,5 @@ def test_the_points_differ_and_some_are_doubtful() -> None:
 
 
 if __name__ == "__main__":
-    record = {"model": MODEL_VERSION, **{family: digests(family) for family in MODELLED}}
+    record = {"model": FORMULA_VERSION, **{family: digests(family) for family in MODELLED}}
     RECORDED.write_text(json.dumps(record, indent=1) + "\n")

@@ -12,8 +12,8 @@ from search.gfx950.code.assembly import Resources, analyze
 from search.gfx950.code.instruction_mix import InstructionMix
 from search.gfx950.code.triton import Specialization
 from search.gfx950.machine import MI355X
+from search.gfx950.model.formula import CallWork
 from search.gfx950.model.static_counts import StaticCounts, static_counts, with_code
-from search.gfx950.model.timing_model import CallWork
 
 MFMA = "\tv_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[4:7], v[8:11], v[0:3], v12, v13 op_sel_hi:[0,0,0] cbsz:4 blgp:4\n"
 PIPELINED = f"""\

@@ -14,10 +14,10 @@ from search.gfx950.machine import MI355X, Machine
 from search.gfx950.model.constants import CONSTANTS
 from search.gfx950.model.executed import executed_call, program_works
 from search.gfx950.model.families import estimate_calls
+from search.gfx950.model.formula import kernel_time
 from search.gfx950.model.issue import Kind
 from search.gfx950.model.launch_time import LaunchWork, supply_of
 from search.gfx950.model.stream import WaveStream
-from search.gfx950.model.timing_model import kernel_time
 
 SHAPE = GemmShape(16, 128, 2048)
 KNOBS = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 256, "split_k": 4}

@@ -1,7 +1,8 @@
 """Predicted time of a program on gfx950: limits of each unit, combined per round of workgroups.
 
 The formula for shortlists of knobs, before anything is compiled. What was executed is timed by the simulation of
-:mod:`search.gfx950.model.executed`, and only that is shown as a prediction.
+:mod:`search.gfx950.model.executed`. Of code that was compiled and cannot win, and so is not executed, the prediction is
+the best one's, times the ratio of the two by this formula; its ``model`` ends in ``-code``.
 
 A compute unit works through rounds of resident workgroups. A round first waits for its first load; then it lasts as
 long as its busiest unit or the longest chain of one workgroup's dependent steps, by a soft maximum: units overlap, but
@@ -30,7 +31,7 @@ import numpy as np
 
 from search.gfx950.machine import Machine, Number
 
-MODEL_VERSION = "gfx950-t4"
+FORMULA_VERSION = "gfx950-t4"
 SOFTNESS = 3.5  # power of the soft maximum (fit to AITER's tuned code objects)
 
 

@@ -1,4 +1,4 @@
-"""timing_model: times worked out by hand from the machine's numbers, and laws that hold for all work."""
+"""formula: times worked out by hand from the machine's numbers, and laws that hold for all work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.gfx950.machine import GPUMODE, MI355X, Machine
-from search.gfx950.model.timing_model import (
+from search.gfx950.model.formula import (
     SOFTNESS,
     CallWork,
     kernel_time,

@@ -194,6 +194,22 @@ SOURCE_MUTATIONS: Sequence[SourceMutation] = (
                    f"{STORE}\n        {STORE_LEFT}"),
     SourceMutation("the first tile is everybody's", "tiles.py", STORE,
                    f"tl.store(pointers - pid_n * BLOCK_N, {ROUNDED}, mask=mask)\n        {STORE}"),
+    # Work that is handed to another workgroup.
+    *(
+        SourceMutation(name, file, old, new, "fused_splitk_ticket", SPLIT)
+        for name, file, old, new in (
+            ("slices overlap", "tiles.py", "* M + row", "* (M - 1) + row"),
+            ("the last but one sums", "ticket.py", "== SPLIT_K - 1", "== SPLIT_K - 2"),
+            ("stores not waited for", "ticket.py", "tickets_ptr + wait_for_stores(tile)", "tickets_ptr + tile"),
+            ("ticket acquires only", "ticket.py", 'sem="acq_rel"', 'sem="acquire"'),
+            ("ticket releases only", "ticket.py", 'sem="acq_rel"', 'sem="release"'),
+            ("ticket of a workgroup", "ticket.py", 'sem="acq_rel", scope="gpu"', 'sem="acq_rel", scope="cta"'),
+            ("tickets not cleared", "ticket.py", "tile, 0, sem", "tile, 1, sem"),
+            ("tickets of the first tile", "ticket.py", "if draw_ticket(tickets_ptr, tile", "if draw_ticket(tickets_ptr, 0"),
+            ("everybody sums", "ticket.py", "== SPLIT_K - 1", "< SPLIT_K"),
+            ("a slice is left out", "ticket.py", "tl.static_range(SPLIT_K)", "tl.static_range(1, SPLIT_K)"),
+        )
+    ),
     # Kernels written by hand in HIP.
     *(
         SourceMutation(name, file, old, new, "staged_hip", knobs, shape)

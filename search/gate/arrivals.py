@@ -1,7 +1,7 @@
-"""Other orders in which the workgroups of a tile arrive, where they hand work to one another.
+"""Orders in which the workgroups of a tile may arrive, where they hand work to one another.
 
-The simulator executes workgroups side by side, and where several change one word, in the order in which they are given.
-So another order of the list is another order of arrival. Tiles are many, so each launch gives each of them another one.
+Side by side the simulator executes workgroups in an order of its own. So they are executed one after the other, one of
+each tile at a time. Tiles are many, so each round gives each of them another order.
 """
 
 from __future__ import annotations
@@ -22,34 +22,36 @@ Order = tuple[int, ...]
 
 
 def orders(count: int) -> list[Order]:
-    """Orders of ``count`` workgroups but the given one: all of a few, else a sample, the reversed one first."""
+    """Orders of ``count`` workgroups: all of a few, else a sample, of which the first two are opposite."""
     given = tuple(range(count))
     if count <= EXHAUSTIVE:
-        return list(itertools.permutations(given))[1:]
+        return list(itertools.permutations(given))
     random = np.random.default_rng((SEED, count))
-    drawn = [tuple(random.permutation(count).tolist()) for _ in range(SAMPLED - 1)]
-    return list(dict.fromkeys([given[::-1], *drawn]))
+    drawn = [tuple(random.permutation(count).tolist()) for _ in range(SAMPLED - 2)]
+    return list(dict.fromkeys([given, given[::-1], *drawn]))
 
 
-def rearranged(workgroups: Sequence[GridIndex], coverage: TileCoverage) -> Iterator[tuple[GridIndex, ...]]:
-    """``workgroups``, those of each tile in another order, as often as every order takes to be that of some tile."""
-    tiles = list(_positions(workgroups, coverage).values())
-    turns = orders(max(map(len, tiles)))
+def arrivals(workgroups: Sequence[GridIndex], coverage: TileCoverage) -> Iterator[list[tuple[GridIndex, ...]]]:
+    """Rounds of ``workgroups``, as many as every order takes to be that of some tile: the first of each tile, the next.
+
+    Tiles have as many workgroups each.
+    """
+    tiles = list(_by_tile(workgroups, coverage).values())
+    turns = orders(len(tiles[0]))
     for first in range(0, len(turns), len(tiles)):
-        found = list(workgroups)
-        for number, positions in enumerate(tiles):
-            order = turns[(first + number) % len(turns)]
-            for position, taken in zip(positions, order, strict=True):
-                found[position] = workgroups[positions[taken]]
-        yield tuple(found)
+        chosen = [turns[(first + number) % len(turns)] for number in range(len(tiles))]
+        yield [
+            tuple(tile[order[place]] for tile, order in zip(tiles, chosen, strict=True))
+            for place in range(len(tiles[0]))
+        ]
 
 
-def _positions(workgroups: Sequence[GridIndex], coverage: TileCoverage) -> dict[tuple[int, int], list[int]]:
-    """Where the workgroups of each tile are in the list."""
+def _by_tile(workgroups: Sequence[GridIndex], coverage: TileCoverage) -> dict[tuple[int, int], list[GridIndex]]:
+    """The workgroups of each tile, as they are in the list."""
     tile_m, tile_n, _ = coverage.tiles()
     columns = coverage.num_m * coverage.num_n
-    found: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for position, (x, y, _) in enumerate(workgroups):
+    found: dict[tuple[int, int], list[GridIndex]] = defaultdict(list)
+    for x, y, z in workgroups:
         linear = x + y * columns
-        found[int(tile_m[linear]), int(tile_n[linear])].append(position)
+        found[int(tile_m[linear]), int(tile_n[linear])].append((x, y, z))
     return found

@@ -2,7 +2,7 @@
 
 A few output tiles of the real shape are computed: those with the tails of M and N, the first, and random ones. Every
 launch runs the workgroups that these tiles depend on. That the grids have every workgroup once is a matter of integers.
-Where workgroups hand work to one another, they run again in other orders of arrival, and the bits must be the same.
+Where workgroups hand work to one another, they run again in orders of arrival, and the bits must be the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kernels.launches.native import NativeKernel
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
 from kernels.wording import counted
-from search.gate.arrivals import rearranged
+from search.gate.arrivals import arrivals
 from search.gate.sample import Sample, needs_nan_first, take_sample
 from search.gfx950.code.calls import CompiledCall
 from search.gfx950.simulator import (
@@ -118,7 +118,7 @@ def _execute(sample: Sample, calls: Sequence[SimulatedCall], budget: int) -> lis
 def _arrive_otherwise(
     sample: Sample, calls: Sequence[SimulatedCall], results: Sequence[SimulationResult], budget: int
 ) -> None:
-    """Run again each launch that takes tickets, in other orders of arrival, with the tickets that the last one left.
+    """Run again each launch that takes tickets, in orders of arrival, with the tickets that the last run left.
 
     Raises:
         WrongResultError: A finding, other bits, or a ticket that is left open.
@@ -128,9 +128,10 @@ def _arrive_otherwise(
         coverage = one.call.coverage
         if taken.isdisjoint(one.call.args.values()) or not isinstance(coverage, TileCoverage):
             continue
-        for workgroups in rearranged(sample.workgroups[number], coverage):
+        for turns in arrivals(sample.workgroups[number], coverage):
             again = sample.before_stores(number, results[number])
-            _run(one, again.memory, workgroups, budget)
+            for workgroups in turns:
+                _run(one, again.memory, workgroups, budget)
             again.reject_open_tickets()
             again.reject_other_bits(sample)
 

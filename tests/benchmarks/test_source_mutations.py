@@ -29,6 +29,13 @@ KINDS = {
     "fused, stride of A ignored": r"^with rows of A 116[89] elements apart: ",
     "fused, stride of A rounded down": r"^with rows of A 116[89] elements apart: ",
     "fused_splitk_atomic, A is used as scratch memory": "read_only_store",
+    "fused_splitk_ticket, slices overlap": "conflicting_stores",
+    "fused_splitk_ticket, stores not waited for": "stale_read: .* without release",
+    "fused_splitk_ticket, ticket acquires only": "stale_read: .* without release",
+    "fused_splitk_ticket, ticket releases only": "stale_read: .* acquire at device scope",
+    "fused_splitk_ticket, ticket of a workgroup": "stale_read: .* without release",
+    "fused_splitk_ticket, tickets not cleared": r"tickets\[0\] is 1 after the launch",
+    "fused_splitk_ticket, everybody sums": "uninitialised_store",  # of a slice that comes later
     "staged_hip, no wait at the end": "lds_load_at_end",
     "staged_hip, no barrier": "lds_race",
     "staged_hip, carry beyond 1.75 only, M = 1": r"C\[0, \d+\] is",

@@ -205,7 +205,7 @@ SOURCE_MUTATIONS: Sequence[SourceMutation] = (
             ("ticket releases only", "ticket.py", 'sem="acq_rel"', 'sem="release"'),
             ("ticket of a workgroup", "ticket.py", 'sem="acq_rel", scope="gpu"', 'sem="acq_rel", scope="cta"'),
             ("tickets not cleared", "ticket.py", "tile, 0, sem", "tile, 1, sem"),
-            ("tickets of the first tile", "ticket.py", "if draw_ticket(tickets_ptr, tile", "if draw_ticket(tickets_ptr, 0"),
+            ("tickets of one tile", "ticket.py", "draw_ticket(tickets_ptr, tile) ==", "draw_ticket(tickets_ptr, 0) =="),
             ("everybody sums", "ticket.py", "== SPLIT_K - 1", "< SPLIT_K"),
             ("a slice is left out", "ticket.py", "tl.static_range(SPLIT_K)", "tl.static_range(1, SPLIT_K)"),
         )

@@ -187,7 +187,20 @@ SOURCE_MUTATIONS: Sequence[SourceMutation] = (
     # Operands are overwritten, which only the next reader of them notices.
     SourceMutation("A is used as scratch memory", "gemm.py", LOAD_A, f"{LOAD_A}\n        {CLEAR_A}",
                    "fused_splitk_atomic", {"BLOCK_N": 128, **SPLIT}),
+    # What only some steps or tiles do.
+    SourceMutation("NaN lost in every second step", "gemm.py", LOAD_A,
+                   f"{LOAD_A}\n        a = tl.where((k // BLOCK_K % 2 == 1) & (a != a), 0.0, a)"),
+    SourceMutation("Inf lost in the second step", "gemm.py", LOAD_A,
+                   f"{LOAD_A}\n        a = tl.where((k == BLOCK_K) & (tl.abs(a) > 3.39e38), 0.0, a)"),
+    SourceMutation("the last 16 columns of K are left out", "gemm.py", LOAD_A,
+                   f"{LOAD_A}\n        a = tl.where((offs_k >= K - k - 16)[None, :], 0.0, a)"),
+    SourceMutation("scales of A of an earlier tile from the third on", "gemm.py", "load_scale_tile(a_scale_ptr, pid_m,",
+                   "load_scale_tile(a_scale_ptr, pid_m % 2,", "staged_triton", {"BLOCK_M": 32}, replace(SHAPE, M=160)),
+    SourceMutation("odd M loses its last row", "tiles.py", MASK,
+                   "mask = (offs_m < M // 2 * 2)[:, None] & (offs_n < N)[None, :]", shape=WHOLE),
     # Two writers.
+    SourceMutation("two splits share a slice", "tiles.py", "* M + row", "// 2 * M + row", "fused_splitk_workspace",
+                   {"split_k": 4}),
     SourceMutation("a tile is written twice, right last", "tiles.py", STORE,
                    f"{STORE_LEFT}\n        {STORE}"),
     SourceMutation("a tile is written twice, right first", "tiles.py", STORE,

@@ -41,14 +41,16 @@ KEPT_BYTES = 1 << 27  # of dequantised rows of a shape
 # Significands of the largest element of a block, as the 7 bits of bf16: the rules of quantisation differ at 1.5 and
 # 1.75. A block takes the entry (its number + its row) modulo the length, so the first ones are there at every K and M.
 ZERO, NEGATIVE_ZERO, ANY = -1, -2, -3
-PEAKS = (0x60, 0x40, 0x7F, ZERO, 0x41, 0x5F, NEGATIVE_ZERO, 0x00, *[ANY] * 8)
+PEAKS = (0x60, 0x40, 0x7F, 0x41, ZERO, 0x5F, NEGATIVE_ZERO, 0x00, *[ANY] * 8)
 # Shifts of the exponents of a group of 32 columns of A, and the other way of its scales of B; the smallest blocks of A
 # are denormal, the largest end where bf16 ends. An arithmetic that scales before it multiplies is spared the ends.
 SHIFTS = {True: 125, False: 90}
 TINY_EXPONENTS = (-124, -126, -127, -128)  # denormal below -126; quantised at the smallest scale below -124
 # Of each 32 rows three hold a NaN and four an Inf, in their first, middle or last block, which are different code
-# where loops are pipelined: row, third of K, bits. The Inf goes to the nearest block whose scales of B are small.
+# where loops are pipelined: row, third of K, bits. The Inf goes to the nearest block whose scales of B are small, and
+# the four rows have one in each such block together. The NaN moves with the candidate, for any step of a loop may err.
 SPECIALS = ((0, 2, INF), (1, 1, 0xFF81), (5, 0, INF), (9, 0, NAN), (14, 1, 0xFF80), (26, 2, INF), (29, 2, NAN))
+INF_ROWS = tuple(row for row, _, bits in SPECIALS if bits & 0x7FFF == INF)
 # Two of each 32 rows have one element alone, in a group of usual scales. Their sums are one product each, whatever the
 # order: from beyond fp32, which is Inf and no largest number, down to denormal ones, which are not 0.
 ALONE = ((7, 0x7F40), (11, 0x0020))  # 1.5 * 2**127 and 2**-128
@@ -85,6 +87,7 @@ class GateInputs:
     _dequantized: dict[tuple[str, int], _Block] = field(default_factory=dict)
     _expected: dict[tuple[range, range, int | None], Expected] = field(default_factory=dict)
     _shifts: Array = field(init=False)
+    _nans: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Reserve the arrays."""
@@ -122,8 +125,10 @@ class GateInputs:
         rows[...] = _blocks(numbers, self._shifts, random).reshape(rows.shape)
         for row, place, bits in self._specials:
             if row < len(rows):
-                group = self._group(place, infinite=bits & 0x7FFF == INF)
-                rows[row, group * BLOCK + random.integers(BLOCK)] = self._special(bits)
+                columns = self._groups(row, place, infinite=bits & 0x7FFF == INF) * BLOCK + random.integers(BLOCK)
+                rows[row, columns] = self._special(bits)
+                if bits & 0x7FFF != INF:
+                    self._nans[block * ROWS + row] = int(columns[0])
         for row, bits in self._alone:
             if row < len(rows):
                 rows[row] = 0
@@ -139,14 +144,23 @@ class GateInputs:
             return ()
         return NAN_FIRST if self.nan_first else SPECIALS
 
-    def _group(self, place: int, *, infinite: bool) -> int:
-        """Group of 32 columns at the start, in the middle or at the end; for an Inf the nearest with small scales."""
+    def move_nans(self, draw: int) -> None:
+        """Put the NaN of each row of A that has one elsewhere along K, by ``draw``; its row of C is NaN in any case."""
+        random, groups = np.random.default_rng((self.seed, 3, draw)), len(self._shifts)
+        for row, column in self._nans.items():
+            group = int(random.choice([0, groups - 1, *random.integers(groups, size=4)]))
+            bits, self.rows[row, column] = self.rows[row, column], 0
+            self._nans[row] = group * BLOCK + column % BLOCK
+            self.rows[row, self._nans[row]] = bits
+
+    def _groups(self, row: int, place: int, *, infinite: bool) -> Array:
+        """Group of 32 columns at the start, in the middle or at the end; for an Inf those with small scales."""
         groups = len(self._shifts)
         wanted = (0, groups // 2, groups - 1)[place]
         if not infinite:
-            return wanted
+            return np.array([wanted])
         small = np.flatnonzero(self._shifts > 0)
-        return int(small[np.abs(small - wanted).argmin()])
+        return np.union1d(small[np.abs(small - wanted).argmin()], small[INF_ROWS.index(row) :: len(INF_ROWS)])
 
     def _special(self, bits: int) -> int:
         if self.extreme or bits & 0x7FFF != INF:
@@ -281,10 +295,21 @@ def group_kinds(groups: int, random: np.random.Generator) -> Array:
     return np.asarray(kinds)
 
 
+def _turns(shifts: Array, random: np.random.Generator) -> Array:
+    """Random numbers of the groups: first the usual ones, then the huge, which an Inf may take, last the tiny.
+
+    Among tiny blocks the rules of rounding up do not show.
+    """
+    order = np.lexsort((random.random(len(shifts)), -shifts, shifts != 0))
+    turns = np.empty_like(order)
+    turns[order] = np.arange(len(order))
+    return turns
+
+
 def _blocks(numbers: Array, shifts: Array, random: np.random.Generator) -> Array:
     """Rows ``numbers`` of A as bits [R, groups, 32]: see :data:`PEAKS`, :data:`SHIFTS`."""
     shape = (len(numbers), len(shifts))
-    kind = np.take(PEAKS, (numbers[:, None] + random.permutation(len(shifts))) % len(PEAKS))
+    kind = np.take(PEAKS, (numbers[:, None] + _turns(shifts, random)) % len(PEAKS))
     exponent = random.choice(EXPONENTS, shape) + shifts
     if SHIFTS[True] in shifts:
         tiny = np.take(TINY_EXPONENTS, (numbers[:, None] + np.arange(len(shifts))) % len(TINY_EXPONENTS))

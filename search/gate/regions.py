@@ -76,7 +76,7 @@ def _tiles_in_order(program: Program, coverage: TiledCoverage, shape: GemmShape)
     The others are drawn by the candidate, so that a search sees many places of one tiling.
     """
     last_m, last_n = coverage.num_m - 1, coverage.num_n - 1
-    random = np.random.default_rng(_fingerprint(program))
+    random = np.random.default_rng(fingerprint(program))
     needed = [(last_m, last_n), *_wrapping_tiles(program, coverage, shape)]
     wanted = [*needed, (0, 0), (last_m, 0), (0, last_n)]
     wanted += [(_between(random, coverage.num_m), _between(random, coverage.num_n)) for _ in range(8)]
@@ -86,7 +86,7 @@ def _tiles_in_order(program: Program, coverage: TiledCoverage, shape: GemmShape)
         yield Region(rows, columns), (m, n) in needed
 
 
-def _fingerprint(program: Program) -> int:
+def fingerprint(program: Program) -> int:
     """A number of the candidate's own: the same on every machine."""
     facts = [(c.name, c.grid, dict(c.args), dict(c.constexprs), dict(c.options)) for c in program.calls]
     return zlib.crc32(repr(facts).encode())

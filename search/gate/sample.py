@@ -17,7 +17,7 @@ from kernels.launches.program import Buffer, Program
 from kernels.problem import GemmShape
 from kernels.wording import counted
 from search.gate.inputs import GateInputs
-from search.gate.regions import Region, choose_regions
+from search.gate.regions import Region, choose_regions, fingerprint
 from search.gate.tolerance import judge_result
 from search.gfx950.simulator import SimulatedBuffer, SimulationResult
 from search.gfx950.simulator.state.arrays import Array
@@ -217,6 +217,7 @@ def take_sample(
         checked, touched = checked[:1], [regions[:1] for regions in touched]
     for region in touched[0]:
         inputs.fill(region.rows, _whole_blocks(region.columns))
+    inputs.move_nans(fingerprint(program))
     memory = {buffer.name: _memory(buffer, inputs, touched[0]) for buffer in program.buffers}
     chosen = [_workgroups(call.coverage, regions) for call, regions in zip(program.calls, touched, strict=True)]
     return Sample(program, inputs, memory, checked, touched, chosen)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path
 
 import pytest
 import torch
 
 from kernels.device import local_device
+from kernels.dispatch import _default_dispatcher, default_dispatcher
 from kernels.families import FAMILIES
 from kernels.launches.program import KernelCall, PointerSpec, Runner
+from kernels.linear import MXFP4Linear
 from kernels.mxfp4.reference import compare, mxfp4_gemm_reference
 from kernels.mxfp4.weights import PackedWeight
+from kernels.problem import GemmShape
 from kernels.runtime.dispatcher import Dispatcher
 from kernels.runtime.runner import MakeRunner, make_runner
 from kernels.runtime.tickets import GpuStreams, Tickets
+from kernels.tables.file import write_table
 from kernels.tables.rows import Made, TableRow, TunedTable
 
 pytestmark = [
@@ -28,7 +33,7 @@ pytestmark = [
 CALLS, THREADS = 1000, 4
 ROWS = (1, 2, 5, 16, 33, 64, 130)
 LAYERS = {(64, 448): 2, (576, 512): 4, (2112, 1536): 3, (2112, 7168): 14}  # split_k by (N, K)
-MADE = Made(date(2026, 11, 30), "", "", "0" * 12, "by hand", "none")
+MADE = Made(date(2026, 11, 30), "3.6.0", "2.11.0", "0" * 12, "by hand", "none")
 
 
 def randn(*shape: int) -> torch.Tensor:
@@ -168,3 +173,30 @@ def test_tickets_that_a_killed_launch_left_are_cleared_before_the_next_one(cases
     fail.clear()
     for _ in range(3):
         assert torch.equal(chosen.gemm(one.a, one.weight), one.expected)
+
+
+@pytest.fixture
+def served_by_tickets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """``mxfp4_gemm`` and layers read a table of ticket rows."""
+    found = rows("fused_splitk_ticket")
+    device = local_device()
+    assert device is not None
+    write_table(tmp_path / "tickets.yaml", TunedTable(device, found))
+    monkeypatch.setenv("MXFP4_TABLES", str(tmp_path / "tickets.yaml"))
+    _default_dispatcher.cache_clear()
+    yield
+    _default_dispatcher.cache_clear()
+
+
+@pytest.mark.usefixtures("served_by_tickets")
+def test_a_compiled_models_graphs_may_hold_tickets() -> None:
+    """Inductor's graphs warm up, record and replay; what outlives a step may not come from their pool."""
+    layer = MXFP4Linear.from_linear(torch.nn.Linear(512, 576, bias=False, device="cuda"))
+    torch.compiler.reset()
+    compiled = torch.compile(layer, fullgraph=True, options={"triton.cudagraphs": True})
+    with torch.no_grad():
+        for _ in range(6):
+            x = randn(16, 512)
+            assert torch.equal(compiled(x).clone(), layer(x))
+    chosen = default_dispatcher(torch.cuda.current_device())
+    assert chosen.choose(GemmShape(16, 576, 512)).family == "fused_splitk_ticket"

@@ -30,7 +30,7 @@ POOL = 16_000  # points that the model looks at; of more, those that look best, 
 NEAR = 5  # best trials whose neighbours are in the pool
 NEIGHBOUR_SHARE = 0.4  # of the proposals: next to the best point
 OTHERS_SHARE = 0.5  # of the proposals, at most: in another family than the best point's, while that is about as fast
-STUCK = 16  # trials without a better one, after which the model counts as half as certain
+STUCK = 16  # trials without a better one, after which the model is doubted; after twice as many it is half as certain
 SHARP = 0.2  # times within this fraction of the best are told apart best, as the logarithm begins there
 FAILURE_RANGE = 0.3  # how far a failure reaches, in coordinates of the knobs that span 0 to 1
 LOWEST_SPREAD = 0.05  # of the targets
@@ -140,8 +140,11 @@ class SurrogateSearch:
 
     @property
     def _doubt(self) -> float:
-        """Of the model: from 1 to 2 while no trial is better, so that a search leaves the place where it is stuck."""
-        return 1 + min(1.0, self._waited / STUCK)
+        """Of the model: from 1 to 2 while no trial is better, so that a search leaves the place where it is stuck.
+
+        It begins late: a search that refines waits too, and with an earlier doubt it needs more trials to 1 %.
+        """
+        return 1 + min(max(self._waited / STUCK - 1, 0.0), 1.0)
 
     def _family(self, point: int) -> int:
         return int(self.space.families[point])

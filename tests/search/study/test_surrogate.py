@@ -161,11 +161,11 @@ def test_the_best_of_another_family_is_not_hopeless() -> None:
 def test_a_search_that_waits_doubts_its_model_until_a_trial_is_better() -> None:
     search = SurrogateSearch(PointSpace({"": grid()}), seed=0)
     doubts = []
-    for point, time_us in enumerate([10.0, *[11.0] * 8, None, *[12.0] * 9, 9.0]):
+    for point, time_us in enumerate([10.0, *[11.0] * 8, None, *[12.0] * 25, 9.0]):
         search.tell(point, time_us)
         doubts.append(search._doubt)
     assert doubts[0] == doubts[-1] == 1.0
-    assert doubts[8] == 1.5 and doubts[16] == doubts[18] == 2.0
+    assert doubts[16] == 1.0 and doubts[24] == 1.5 and doubts[32] == doubts[34] == 2.0
 
 
 def test_doubt_promises_more_of_what_is_expected_to_be_slow() -> None:

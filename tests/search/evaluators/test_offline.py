@@ -253,7 +253,7 @@ def test_a_log_is_there_while_the_compiler_runs_and_only_then(tmp_path: Path, mo
     assert not list(tmp_path.glob("*.log"))
 
 
-def dies(task: OfflineTask, *, device: object, cache: Path, model: object, how: str) -> Evaluation:
+def dies(task: OfflineTask, *, device: object, cache: Path, model: object, climb: float, how: str) -> Evaluation:
     """Stands for ``judge``: leaves a log, and aborts as LLVM does, or hangs."""
     task.logs.mkdir(parents=True)
     (task.logs / f"{KEY}.log").write_text(LOG)

@@ -8,7 +8,7 @@ Where workgroups hand work to one another, they run again in orders of arrival, 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernels.errors import WrongResultError
@@ -17,7 +17,7 @@ from kernels.launches.native import NativeKernel
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
 from kernels.wording import counted
-from search.gate.arrivals import arrivals
+from search.gate.arrivals import Round, arrivals, last_arrivals
 from search.gate.sample import Sample, needs_nan_first, take_sample
 from search.gfx950.code.calls import CompiledCall
 from search.gfx950.simulator import (
@@ -32,6 +32,8 @@ from search.gfx950.simulator import (
 from search.gfx950.simulator.launch import DEFAULT_BUDGET, KernargPacker
 from search.gfx950.simulator.state.findings import SimulatorLimitError
 from search.gfx950.simulator.state.recording import Recording
+
+Rounds = Callable[[Sequence[GridIndex], TileCoverage], Iterator[Round]]
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,15 @@ def check_program(
     budget: int = DEFAULT_BUDGET,
     *,
     stride_am: int | None = None,
+    every_order: bool = False,
 ) -> GateReport:
     """Execute the chosen tiles of ``program``.
 
     Args:
         budget: Instructions that a wave may execute.
         stride_am: Elements from one row of A to the next, NaN between them, that ``program`` was made for; None: K.
+        every_order: Where workgroups of a tile hand work to one another, let all of them arrive in every order (of more
+            than a few in a sample of orders), instead of each as the last one.
 
     Raises:
         WrongResultError: A grid with gaps, a finding of the simulator, a result beyond what rounding can do to a sum,
@@ -84,7 +89,7 @@ def check_program(
     try:
         sample = take_sample(program, shape, stride_am=stride_am)
         results = _execute(sample, calls, budget)
-        _arrive_otherwise(sample, calls, results, budget)
+        _arrive_otherwise(sample, calls, results, budget, arrivals if every_order else last_arrivals)
         max_rel_error = sample.compare()
         if needs_nan_first(program, shape):
             second = take_sample(program, shape, nan_first=True, stride_am=stride_am)
@@ -116,7 +121,7 @@ def _execute(sample: Sample, calls: Sequence[SimulatedCall], budget: int) -> lis
 
 
 def _arrive_otherwise(
-    sample: Sample, calls: Sequence[SimulatedCall], results: Sequence[SimulationResult], budget: int
+    sample: Sample, calls: Sequence[SimulatedCall], results: Sequence[SimulationResult], budget: int, rounds: Rounds
 ) -> None:
     """Run again each launch that takes tickets, in orders of arrival, with the tickets that the last run left.
 
@@ -128,7 +133,7 @@ def _arrive_otherwise(
         coverage = one.call.coverage
         if taken.isdisjoint(one.call.args.values()) or not isinstance(coverage, TileCoverage):
             continue
-        for turns in arrivals(sample.workgroups[number], coverage):
+        for turns in rounds(sample.workgroups[number], coverage):
             again = sample.before_stores(number, results[number])
             for workgroups in turns:
                 _run(one, again.memory, workgroups, budget)

@@ -75,6 +75,6 @@ def check_served(candidate: Candidate, compiled: Compile, device: DeviceKey = GF
         used = replace(candidate.shape, M=serving.M)
         program = FAMILIES[candidate.family].program(used, candidate.config, serving.stride_am)
         try:
-            check_program(program, load_calls(compiled(program)), used, stride_am=serving.stride_am)
+            check_program(program, load_calls(compiled(program)), used, stride_am=serving.stride_am, every_order=True)
         except WrongResultError as error:
             raise WrongResultError(f"{serving}: {error}") from error

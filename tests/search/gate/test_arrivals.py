@@ -14,8 +14,10 @@ from kernels.errors import WrongResultError
 from kernels.launches.coverage import TileCoverage
 from kernels.launches.program import Program
 from kernels.problem import GemmShape
-from search.gate.arrivals import EXHAUSTIVE, arrivals, orders
+from search.gate.arrivals import EXHAUSTIVE, arrivals, last_arrivals, orders
 from search.gate.check import GateReport, check_program, load_calls
+from search.gate.sample import take_sample
+from search.gfx950.simulator import SimulatedBuffer
 
 SHAPE = GemmShape(17, 128, 1024)
 SPLIT_K = 4
@@ -29,17 +31,18 @@ def program() -> Program:
     return default_program("fused_splitk_ticket", SHAPE, BLOCK_M=16, BLOCK_N=64, BLOCK_K=256, split_k=SPLIT_K)
 
 
-def check_edited(pattern: str, replacement: str) -> GateReport:
+def check_edited(pattern: str, replacement: str, *, every_order: bool = False) -> GateReport:
     """Execute the compiled kernel with one place of its assembly changed."""
     (one,) = compiled(program())
     text, count = re.subn(pattern, replacement, one.kernel.assembly)
     assert count == 1
     edited = replace(one, kernel=replace(one.kernel, assembly=text))
-    return check_program(program(), load_calls([edited]), SHAPE)
+    return check_program(program(), load_calls([edited]), SHAPE, every_order=every_order)
 
 
-def test_every_order_of_arrival_gives_the_same_bits() -> None:
-    report = check_edited(r"buffer_wbl2 sc1", "buffer_wbl2 sc1")
+@pytest.mark.parametrize("every_order", [False, True])
+def test_every_order_of_arrival_gives_the_same_bits(every_order: bool) -> None:
+    report = check_edited(r"buffer_wbl2 sc1", "buffer_wbl2 sc1", every_order=every_order)
     assert 0 < report.max_rel_error <= 2**-8
 
 
@@ -84,7 +87,32 @@ def test_workgroups_of_unequal_shares_arrive_in_every_order_too() -> None:
     """Side by side the shorter share always came first: five steps of which one workgroup has two."""
     shape = GemmShape(17, 128, 1280)
     unequal = default_program("fused_splitk_ticket", shape, BLOCK_M=16, BLOCK_N=64, BLOCK_K=256, split_k=4)
-    assert check_program(unequal, load_calls(compiled(unequal)), shape).max_rel_error <= 2**-8
+    assert check_program(unequal, load_calls(compiled(unequal)), shape, every_order=True).max_rel_error <= 2**-8
+
+
+def test_bits_that_depend_on_the_order_are_no_result() -> None:
+    first = take_sample(program(), SHAPE)
+    out = first.memory["out"].array.copy()
+    out[3, 5] ^= 1
+    other = replace(first, memory={**first.memory, "out": SimulatedBuffer(out)})
+    with pytest.raises(
+        WrongResultError, match=r"C\[3, 5\] depends on the order in which workgroups arrive \(1 element\)"
+    ):
+        other.reject_other_bits(first)
+
+
+@pytest.mark.parametrize(("tiles", "rounds"), [(1, 4), (3, 2), (5, 1)])
+def test_every_workgroup_is_the_last_one_of_some_tile(tiles: int, rounds: int) -> None:
+    coverage = TileCoverage(16, 64 * 40, 16, 64, split_k=4)
+    given = [(x, y, 0) for y in range(4) for x in range(tiles)]
+    found = list(last_arrivals(given, coverage))
+    assert len(found) == rounds
+    assert all(sorted((*others, *last)) == sorted(given) and len(last) == tiles for others, last in found)
+    assert {split for _, last in found for _, split, _ in last} == set(range(4))
+
+
+def test_the_only_workgroup_of_a_tile_is_its_last() -> None:
+    assert list(last_arrivals([(0, 0, 0)], TileCoverage(16, 64, 16, 64))) == [[((0, 0, 0),)]]
 
 
 def test_orders_are_all_of_a_few_and_a_sample_of_more() -> None:

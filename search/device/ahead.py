@@ -8,10 +8,14 @@ is keyed on nothing else.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import triton
 from triton.backends.compiler import GPUTarget
+from triton.runtime.cache import FileCacheManager
 from triton.runtime.errors import OutOfResources
 
 from kernels.device import DeviceKey
@@ -20,6 +24,9 @@ from kernels.launches.program import PointerSpec, Program
 from kernels.launches.triton_kernel import COMPILER_ERRORS
 from kernels.runtime.runner import TORCH_DTYPES, settle_cache_keys
 from search.workers.compiler_output import captured_stderr, innermost, reason, written
+
+Files = dict[str, bytes]  # of one kernel, by their names
+Artefacts = Mapping[tuple[str, str], Files]  # by Triton's key of the kernel and its name for all of its files
 
 
 @dataclass(frozen=True)
@@ -92,3 +99,36 @@ def compile_ahead(program: Program, device: DeviceKey) -> Compiled:
             raise CompileError(reason(error, written(said))) from error
     shared = max(one.lds_bytes for one in built)
     return Compiled(time.perf_counter() - start_s, all(one.cached for one in built), len(built), shared)
+
+
+@contextmanager
+def noted_artefacts() -> Iterator[dict[tuple[str, str], Files]]:
+    """What Triton's cache on disk holds of the kernels that are compiled meanwhile, or that it had already.
+
+    A kernel that this process still has in its memory is not among them.
+    """
+    noted: dict[tuple[str, str], Files] = {}
+
+    class Noting(FileCacheManager):  # type: ignore[misc] # Triton has no types
+        def get_group(self, filename: str) -> dict[str, str] | None:
+            return self._note(filename, super().get_group(filename))
+
+        def put_group(self, filename: str, group: dict[str, str]) -> str:
+            self._note(filename, group)
+            return str(super().put_group(filename, group))
+
+        def _note(self, filename: str, group: dict[str, str] | None) -> dict[str, str] | None:
+            if group is not None:
+                noted[self.key, filename] = {name: Path(path).read_bytes() for name, path in group.items()}
+            return group
+
+    with triton.knobs.cache.scope():
+        triton.knobs.cache.manager_class = Noting
+        yield noted
+
+
+def keep_artefacts(artefacts: Artefacts) -> None:
+    """Put what another machine has compiled into Triton's cache on disk, where a launch finds it."""
+    for (key, filename), files in artefacts.items():
+        manager = FileCacheManager(key)
+        manager.put_group(filename, {name: manager.put(content, name) for name, content in files.items()})

@@ -2,8 +2,8 @@
 
 A host is an actor on a node that holds the evaluator which would judge there without Ray, with its disposable worker
 processes: time limits, dying processes and caches of compiled kernels are those of one machine. Without a GPU a node
-has one host with all its cores; with GPUs, one for each GPU with its part of the cores, so that a candidate is compiled
-where it is measured and nothing compiled has to travel.
+has one host with all its cores; with GPUs, one for each GPU with its part of the cores. Where candidates are measured,
+nodes without a GPU compile for those that have one: what they made travels once, from the one to the other.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ from kernels.errors import InputError
 from kernels.families import study_hash
 from kernels.problem import GemmShape
 from kernels.rocm.toolchain import triton_version
+from search.device.ahead import Artefacts, keep_artefacts
 from search.device.finals import FinalsEvaluator, decide
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, FinalTimes, Point
 from search.evaluators import Evaluator
+from search.evaluators.device import COMPILE_TIMEOUT_S, Compilation, begin_compiling, compile_to_send, lost_compiler
 from search.results.trials import KeptTrials
+from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
 
 Make = Callable[[int], Evaluator]  # of so many worker processes
+Compile = Callable[[Candidate], tuple[Compilation, Artefacts]]
+MakeCompile = Callable[[DeviceKey], Compile]
 LOSSES: Final = 3  # hosts that a candidate may take with it before it is to blame
 START_S: Final = 300.0  # for every node to import torch and Triton, and to start its processes
 LOOK_S: Final = 2.0  # between two looks at which nodes there are
@@ -62,6 +67,31 @@ class HostFacts:
         return None
 
 
+class Compiler:
+    """The actor of a node that compiles for others."""
+
+    def __init__(self, make: MakeCompile, jobs: int, node: str, model: HostFacts) -> None:
+        self._pool = WorkerPool(make(model.device), jobs, partial(begin_compiling, model.device), fork=True)
+        self._pool.start(START_S)
+        self._facts = HostFacts(node, model.device, model.protocol, study_hash(), triton_version(), 2 * jobs)
+
+    def facts(self) -> HostFacts:
+        """What it compiles for."""
+        return self._facts
+
+    def compile(self, candidate: Candidate) -> tuple[Evaluation | None, Artefacts]:
+        """The verdict if that is the end of it, and what a launch needs."""
+        try:
+            compiled, artefacts = self._pool.submit(candidate, COMPILE_TIMEOUT_S).result()
+        except (WorkerDied, WorkerTimedOut) as error:
+            return lost_compiler(error), {}
+        return compiled if isinstance(compiled, Evaluation) else None, artefacts
+
+    def close(self) -> None:
+        """Stop the worker processes."""
+        self._pool.close()
+
+
 class Host:
     """The actor: an evaluator on a node."""
 
@@ -76,8 +106,9 @@ class Host:
         judge = self._evaluator
         return HostFacts(self._node, judge.device, judge.protocol, study_hash(), triton_version(), judge.capacity)
 
-    def judge(self, candidate: Candidate) -> Evaluation:
-        """The verdict."""
+    def judge(self, candidate: Candidate, artefacts: Artefacts | None = None) -> Evaluation:
+        """The verdict; ``artefacts`` were compiled elsewhere."""
+        keep_artefacts(artefacts or {})
         answer = self._judging[candidate] = self._evaluator.submit(candidate)
         try:
             return answer.result()
@@ -115,6 +146,11 @@ class _Remote:
     running: int = 0
     shapes: set[GemmShape] = field(default_factory=set)
 
+    @property
+    def load(self) -> float:
+        """Candidates that it has, as a part of what it can take."""
+        return self.running / self.facts.capacity
+
 
 class ClusterEvaluator(Evaluator):
     """Judges candidates on the nodes of a cluster.
@@ -144,25 +180,30 @@ class ClusterEvaluator(Evaluator):
         self._judging: dict[Future[Evaluation], tuple[_Remote, Candidate]] = {}
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
         self._nodes = {node["NodeID"] for node in nodes}  # that were looked at
+        self._compilers: list[_Remote] = []
         self._hosts = _first_hosts(self._ray, [one for node in nodes for one in self._start(node)], gpus, note)
         first = self._hosts[0].facts
         self.device, self.protocol = first.device, first.protocol
         self._count()
         self._closed = threading.Event()
-        self._watching = threading.Thread(target=self._watch, daemon=True)
+        self._watching = threading.Thread(target=self._watch, args=(nodes,), daemon=True)
         self._watching.start()
 
+    def _helpers(self, node: Mapping[str, Any]) -> list[_Started]:
+        """Actors of a node that judges nothing itself, begun."""
+        return []
+
     def _count(self) -> None:
-        self.capacity = sum(host.facts.capacity for host in self._hosts)
+        self.capacity = max(1, sum(one.facts.capacity for one in [*self._hosts, *self._compilers]))
         self.nodes = Counter(host.facts.node for host in self._hosts)
 
-    def _watch(self) -> None:
-        """Thread: take in the nodes that come later."""
-        coming: dict[Any, _Started] = {}  # by the answer that is awaited
+    def _watch(self, nodes: Sequence[Mapping[str, Any]]) -> None:
+        """Thread: take in the helpers on ``nodes``, and the nodes that come later."""
+        coming = {one.facts: one for node in nodes for one in self._helpers(node)}  # by the answer that is awaited
         while not self._closed.wait(LOOK_S):
             nodes = [node for node in self._ray.nodes() if node["Alive"] and node["NodeID"] not in self._nodes]
             self._nodes |= {node["NodeID"] for node in nodes}
-            coming |= {one.facts: one for node in nodes for one in self._start(node)}
+            coming |= {one.facts: one for node in nodes for one in [*self._start(node), *self._helpers(node)]}
             for ready in self._ray.wait(list(coming), timeout=0)[0] if coming else ():
                 self._join(coming.pop(ready))
 
@@ -170,7 +211,7 @@ class ClusterEvaluator(Evaluator):
         with self._lock:
             host = _admitted(self._ray, started, self._hosts)
             if isinstance(host, _Remote):
-                self._hosts.append(host)
+                (self._compilers if started.compiles else self._hosts).append(host)
                 self._count()
         self._note(host if isinstance(host, str) else f"{started.node} has joined")
 
@@ -196,13 +237,13 @@ class ClusterEvaluator(Evaluator):
         self._closed.set()
         self._watching.join()
         with self._lock:
-            hosts, self._hosts = self._hosts, []
+            hosts, self._hosts, self._compilers = [*self._hosts, *self._compilers], [], []
         if self._ray.is_initialized():
             for host in hosts:
                 self._ray.kill(host.actor)
             self._ray.shutdown()
 
-    def _send(self, candidate: Candidate, answer: Future[Evaluation], losses: int) -> None:
+    def _send(self, candidate: Candidate, answer: Future[Evaluation], losses: int, artefacts: Any = None) -> None:
         if not answer.running() and not answer.set_running_or_notify_cancel():
             return
         try:
@@ -213,7 +254,7 @@ class ClusterEvaluator(Evaluator):
         with self._lock:
             host.running += 1
             self._judging[answer] = host, candidate
-        done = host.actor.judge.remote(candidate).future()
+        done = host.actor.judge.remote(candidate, artefacts).future()
         done.add_done_callback(partial(self._answered, candidate, answer, host, losses))
 
     def _answered(
@@ -225,6 +266,8 @@ class ClusterEvaluator(Evaluator):
         error = done.exception()
         if error is None:
             answer.set_result(done.result())
+        elif isinstance(_cause(error), self._ray.exceptions.RayError) and _cause(error) is not error:
+            self._send(candidate, answer, losses)  # what was compiled for it is lost
         elif not isinstance(error, self._ray.exceptions.RayActorError):
             answer.set_exception(_cause(error))
         elif losses + 1 < LOSSES:
@@ -237,9 +280,10 @@ class ClusterEvaluator(Evaluator):
     def _lost(self, host: _Remote) -> None:
         """A node has left; what it judged goes elsewhere."""
         with self._lock:
-            if host not in self._hosts:
+            if host not in [*self._hosts, *self._compilers]:
                 return
-            self._hosts.remove(host)
+            (self._hosts if host in self._hosts else self._compilers).remove(host)
+            self._count()
         self._note(f"{host.facts.node} has left; its candidates are judged elsewhere")
 
     def _host(self, shape: GemmShape) -> _Remote:
@@ -251,20 +295,78 @@ class ClusterEvaluator(Evaluator):
         with self._lock:
             if not self._hosts:
                 raise InputError("--engine ray: every node has left; start one, and the same command goes on")
-            return min(self._hosts, key=lambda host: host.running / host.facts.capacity)
+            return min(self._hosts, key=lambda host: host.load)
+
+
+def compiling(device: DeviceKey) -> Compile:
+    """How nodes without a GPU compile for ``device``."""
+    return partial(compile_to_send, device=device)
 
 
 class MeasuringCluster(ClusterEvaluator):
-    """Measures candidates on the GPUs of a cluster: each study, and its finals, on one GPU."""
+    """Measures candidates on the GPUs of a cluster: each study, and its finals, on one GPU.
+
+    Args:
+        compiles: Makes what a node without a GPU compiles with.
+    """
 
     offline = False
     ahead = True
 
     def __init__(
-        self, make: Make, *, address: str | None = None, note: Callable[[str], None] = lambda line: None
+        self,
+        make: Make,
+        *,
+        address: str | None = None,
+        note: Callable[[str], None] = lambda line: None,
+        compiles: MakeCompile = compiling,
     ) -> None:
+        self._compiles = compiles
         super().__init__(make, address=address, gpus=True, note=note)
         self.lanes = len(self._hosts)
+
+    def submit(self, candidate: Candidate) -> Future[Evaluation]:
+        """Start judging ``candidate``: it is compiled where there is most room, and measured on its study's GPU."""
+        host = self._host(candidate.shape)
+        with self._lock:
+            compiler = min(self._compilers, key=lambda one: one.load, default=host)
+            if host.load <= compiler.load:
+                compiler = host
+            else:
+                compiler.running += 1
+        if compiler is host:
+            return super().submit(candidate)
+        answer: Future[Evaluation] = Future()
+        verdict, artefacts = compiler.actor.compile.options(num_returns=2).remote(candidate)
+        verdict.future().add_done_callback(partial(self._compiled, candidate, answer, compiler, artefacts))
+        return answer
+
+    def _compiled(
+        self, candidate: Candidate, answer: Future[Evaluation], compiler: _Remote, artefacts: Any, done: Future[Any]
+    ) -> None:
+        """Send what was compiled, of which only the reference is here, to the GPU of the study."""
+        with self._lock:
+            compiler.running -= 1
+        error = done.exception()
+        if isinstance(error, self._ray.exceptions.RayActorError):
+            self._lost(compiler)
+            self._send(candidate, answer, losses=0)
+        elif error is None and done.result() is None:
+            self._send(candidate, answer, losses=0, artefacts=artefacts)
+        elif answer.set_running_or_notify_cancel():
+            if error is None:
+                answer.set_result(done.result())
+            else:
+                answer.set_exception(_cause(error))
+
+    def _helpers(self, node: Mapping[str, Any]) -> list[_Started]:
+        """A compiler, where there is no GPU."""
+        cores = int(node["Resources"].get("CPU", 0))
+        if node["Resources"].get("GPU", 0) or not cores:
+            return []
+        name = _name(node)
+        actor = _pinned(self._ray, Compiler, node, cores).remote(self._compiles, cores, name, self._hosts[0].facts)
+        return [_Started(name, actor, actor.facts.remote(), compiles=True)]
 
     def study_ended(self, shape: GemmShape) -> None:
         """The GPU of ``shape`` is free for the study of another one."""
@@ -344,6 +446,7 @@ class _Started:
     node: str
     actor: Any
     facts: Any
+    compiles: bool = False
 
 
 def _first_hosts(ray: Any, started: Sequence[_Started], gpus: bool, note: Callable[[str], None]) -> list[_Remote]:
@@ -390,21 +493,28 @@ def _facts(ray: Any, answer: Any) -> HostFacts | str:
 
 def _on_node(ray: Any, node: Mapping[str, Any], make: Make, gpus: bool) -> list[_Started]:
     """The hosts of a node."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
     count = int(node["Resources"].get("GPU", 0)) if gpus else 1
     cores = int(node["Resources"].get("CPU", 0))
-    name = f"{node['NodeManagerHostname']} ({node['NodeID'][:6]})"
     if count < 1 or cores < count:
         return []
-    jobs = cores // count
-    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-    kind = ray.remote(Host).options(
-        num_cpus=jobs, num_gpus=1 if gpus else 0, scheduling_strategy=there,
-        max_concurrency=4 * jobs + ANSWER_THREADS,
-    )  # fmt: skip
-    actors = [kind.remote(make, jobs, name) for _ in range(count)]
+    jobs, name = cores // count, _name(node)
+    actors = [_pinned(ray, Host, node, jobs, int(gpus)).remote(make, jobs, name) for _ in range(count)]
     return [_Started(name, actor, actor.facts.remote()) for actor in actors]
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    """Of a node, for people."""
+    return f"{node['NodeManagerHostname']} ({node['NodeID'][:6]})"
+
+
+def _pinned(ray: Any, kind: type[Any], node: Mapping[str, Any], cores: int, gpus: int = 0) -> Any:
+    """Actors of ``kind`` on that node and no other."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    return ray.remote(kind).options(
+        num_cpus=cores, num_gpus=gpus, scheduling_strategy=there, max_concurrency=4 * cores + ANSWER_THREADS
+    )
 
 
 def _here(facts: HostFacts) -> HostFacts:

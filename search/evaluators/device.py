@@ -13,7 +13,7 @@ from kernels.device import DeviceKey
 from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from search.device.ahead import Compiled, compile_ahead, compile_only
+from search.device.ahead import Artefacts, Compiled, compile_ahead, compile_only, noted_artefacts
 from search.device.finals import decide
 from search.device.gpu import fault_line
 from search.device.lane import ROCM_LIMITS, SIMULATED_LIMITS, GpuLane, Job, TaskLimits, WorkerDeaths
@@ -239,11 +239,12 @@ def _compilation(done: Future[Compilation]) -> Compilation | BaseException:
     if done.cancelled():
         return Evaluation("crashed", "the compiler was stopped")
     error = done.exception()
-    if isinstance(error, WorkerTimedOut):
-        return Evaluation("timed_out", f"compilation: {error}")
-    if isinstance(error, WorkerDied):
-        return Evaluation("crashed", f"compilation: {error}")
-    return error or done.result()
+    return lost_compiler(error) if isinstance(error, (WorkerDied, WorkerTimedOut)) else error or done.result()
+
+
+def lost_compiler(error: WorkerDied | WorkerTimedOut) -> Evaluation:
+    """What it says of a candidate that the process which compiled it did not come back."""
+    return Evaluation("timed_out" if isinstance(error, WorkerTimedOut) else "crashed", f"compilation: {error}")
 
 
 def begin_compiling(device: DeviceKey) -> None:
@@ -259,3 +260,9 @@ def compile_candidate(candidate: Candidate, *, device: DeviceKey) -> Compilation
         return compile_ahead(program, device)
     except KernelError as error:
         return Evaluation(error.outcome, str(error))  # type: ignore[arg-type]
+
+
+def compile_to_send(candidate: Candidate, *, device: DeviceKey) -> tuple[Compilation, Artefacts]:
+    """As :func:`compile_candidate`, with what another machine needs to launch the kernels."""
+    with noted_artefacts() as artefacts:
+        return compile_candidate(candidate, device=device), artefacts

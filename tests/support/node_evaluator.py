@@ -6,13 +6,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from fake_evaluator import FakeEvaluator, bowl
 
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
+from search.device.ahead import Artefacts, Compiled
 from search.evaluation import Candidate, Evaluation, FinalTimes
 from search.evaluators import offline
 from search.evaluators.offline import OfflineEvaluator, OfflineTask
@@ -76,3 +77,18 @@ def _judge_or_die(task: OfflineTask, **_: object) -> Evaluation:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(600 if group == 9 else 0)
     return Evaluation("ok", "", "predicted", bowl(task.candidate.config))
+
+
+def sending(device: DeviceKey) -> Callable[[Candidate], tuple[Evaluation | Compiled, Artefacts]]:
+    """Compiles as :func:`compile_or_refuse`, whatever the device."""
+    return compile_or_refuse
+
+
+def compile_or_refuse(candidate: Candidate) -> tuple[Evaluation | Compiled, Artefacts]:
+    """On a node that compiles: GROUP_M = 3 does not compile, 7 takes its process with it; others give one file."""
+    group = candidate.config.to_dict()["GROUP_M"]
+    if group == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if group == 3:
+        return Evaluation("compile_error", "3 is too much here"), {}
+    return Compiled(0.1, cached=False, kernels=1, lds_bytes=0), {(f"KEY{group}", "k.json"): {"k.json": b"{}"}}

@@ -43,18 +43,17 @@ print(json.dumps({**vars(ahead), "hits": hits}))
 """
 
 
-def run(cache: Path, *arguments: object) -> dict[str, Any]:
+def run(cache: Path, *arguments: object, script: str = SCRIPT) -> Any:
     texts = [given if isinstance(given, str) else json.dumps(given) for given in arguments]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT, *texts],
+        [sys.executable, "-W", "ignore", "-c", script, *texts],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TRITON_CACHE_DIR": str(cache), "TRITON_INTERPRET": "0"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize(
@@ -90,3 +89,33 @@ def test_a_compiling_process_settles_its_cache_keys_before_its_first_candidate()
         check=True,
     )
     assert json.loads(done.stdout.lower()) == [True] * len(triton_functions())
+
+
+# On one machine: compile and pack. On another, which has an empty cache: unpack, and compile what is there already.
+SENT = """
+import json, pickle, sys
+from pathlib import Path
+from kernels.device import GFX950
+from kernels.families import FAMILIES
+from kernels.problem import GemmShape
+from search.device.ahead import compile_only, keep_artefacts
+from search.evaluation import Candidate
+from search.evaluators.device import compile_to_send
+compile_only(GFX950)
+parcel = Path(sys.argv[1])
+if parcel.exists():
+    keep_artefacts(pickle.loads(parcel.read_bytes()))
+family = FAMILIES["fused_splitk_workspace"]
+candidate = Candidate(GemmShape(16, 128, 512), family.name, family.config({"split_k": 2}))
+compiled, artefacts = compile_to_send(candidate, device=GFX950)
+parcel.write_bytes(pickle.dumps(artefacts))
+print(json.dumps([compiled.cached, len(artefacts), sorted(name for files in artefacts.values() for name in files)]))
+"""
+
+
+def test_what_one_machine_has_compiled_another_finds_in_its_cache(tmp_path: Path) -> None:
+    said = [run(tmp_path / machine, str(tmp_path / "parcel"), script=SENT) for machine in ("one", "other")]
+    (made, count, names), (found, *rest) = said
+    assert (made, found) == (False, True)
+    assert count == 2 and sum(name.endswith(".hsaco") for name in names) == 2  # the GEMM and the reduction
+    assert rest == [count, names]

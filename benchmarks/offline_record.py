@@ -31,6 +31,7 @@ from kernels.device import GFX950
 from kernels.problem import GemmShape
 from kernels.rocm.toolchain import triton_version
 from search.evaluation import Candidate, Evaluation
+from search.evaluators import Evaluator
 from search.evaluators.offline import OfflineEvaluator
 from search.evaluators.replay import ReplayEvaluator
 from search.results import load, save
@@ -56,7 +57,7 @@ def left(shape: GemmShape, spaces: Path, recorded: Path) -> list[Candidate]:
 
 
 def judged(
-    evaluator: OfflineEvaluator, candidates: Sequence[Candidate], end_s: float
+    evaluator: Evaluator, candidates: Sequence[Candidate], end_s: float
 ) -> Iterator[tuple[Candidate, Evaluation, str, float]]:
     """Each candidate with its verdict, when it began and what it took in seconds, until ``end_s`` of the clock."""
     waiting = iter(candidates)
@@ -72,16 +73,21 @@ def judged(
         yield candidate, answer.result(), started, time.monotonic() - begin_s
 
 
-def recorded_now(evaluator: OfflineEvaluator, candidates: Sequence[Candidate], end_s: float) -> list[Record]:
-    """One results row for each candidate that was judged in time."""
+def records_of(evaluator: Evaluator, candidates: Sequence[Candidate], end_s: float) -> Iterator[Record]:
+    """A results row for each candidate that is judged in time."""
     versions = {"triton": triton.__version__, "torch": torch.__version__}
-    return [
-        make_record(
+    for candidate, evaluation, started, seconds in judged(evaluator, candidates, end_s):
+        yield make_record(
             study=first_study(GFX950, candidate.shape, evaluator.protocol, triton_version()), device=GFX950,
             candidate=candidate, evaluation=evaluation, started=started, duration_s=seconds, versions=versions,
-        )
-        for candidate, evaluation, started, seconds in judged(evaluator, candidates, end_s)
-    ]  # fmt: skip
+        )  # fmt: skip
+
+
+def append(records: Sequence[Record], path: Path) -> None:
+    """Write the rows behind those that ``path`` has."""
+    if records:
+        now = frame_of_table(arrow_table(records))
+        save(pd.concat([load(path), now], ignore_index=True) if path.exists() else now, path)
 
 
 def main(
@@ -97,12 +103,13 @@ def main(
     for shape in parse_shapes(shapes.split(",")):
         path = output / f"{GFX950}-{shape}.parquet"
         todo = left(shape, spaces, path)
-        records = recorded_now(evaluator, todo, time.monotonic() + budget_s)
-        if records:
-            now = frame_of_table(arrow_table(records))
-            save(pd.concat([load(path), now], ignore_index=True) if path.exists() else now, path)
-        size = path.stat().st_size if path.exists() else 0
-        print(f"{path.name}: {len(records)} judged now, {len(todo) - len(records)} left, {size} bytes", flush=True)
+        records: list[Record] = []
+        try:
+            for record in records_of(evaluator, todo, time.monotonic() + budget_s):
+                records.append(record)
+        finally:  # also where the user, or an error, ends it
+            append(records, path)
+            print(f"{path.name}: {len(records)} judged now, {len(todo) - len(records)} left", flush=True)
     evaluator.close()
 
 

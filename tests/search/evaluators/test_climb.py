@@ -28,10 +28,8 @@ def worst_ratio(frame: pd.DataFrame) -> float:
 
 
 def test_there_are_recorded_sweeps() -> None:
-    assert {path.name for path in RECORDED} == {
-        "gfx950-256cu-16x2112x7168.parquet",
-        "gfx950-256cu-256x3072x1536.parquet",
-    }
+    shapes = {"16x2112x7168", "256x3072x1536"}
+    assert {path.name for path in RECORDED} == {f"gfx950-256cu-{shape}.parquet" for shape in shapes}
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)

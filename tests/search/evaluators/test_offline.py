@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import tempfile
 import time
@@ -69,6 +70,12 @@ def test_what_is_too_slow_by_the_formula_on_its_code_is_not_executed(
     assert "checked_on" not in done.facts and "executed" not in done.facts and "predicted_lo_us" not in done.facts
     assert done.objective_us == pytest.approx(10.0 * times_the_bar)
     assert f"{times_the_bar:.2f} times as slow as the best" in done.reason
+
+
+def test_a_recording_executes_what_a_search_would_not(tmp_path: Path) -> None:
+    task = OfflineTask(Candidate(SHAPE, "fused", FAMILIES["fused"].config({})), tmp_path, Bar(1e-3, predicted_us=1.0))
+    done = judge(task, device=GFX950, cache=session_folder(), model=Model(MI355X), climb=math.inf)
+    assert (done.outcome, done.facts["checked_on"]) == ("ok", "simulator")
 
 
 def test_the_bar_is_the_best_candidate_of_the_shape_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,8 @@ def test_idle_is_what_is_between_the_gpu_s_first_and_last_work() -> None:
 
 def test_three_shapes_are_searched_at_once_and_a_fourth_waits() -> None:
     shapes = [GemmShape(16, 512 * number, 1024) for number in range(1, 5)]
-    stages = run(shapes, 12, SECONDS, 20, "auto", ahead=True)
+    slow = Seconds(compile_s=2.0, measure_s=0.02, finals_s=0.1)  # long beside what starting a search takes
+    stages = run(shapes, 12, slow, 40, "auto", ahead=True)
     begins = {shape: min(one.begin_s for one in stages if one.shape == shape) for shape in shapes}
     ends = {
         shape: max(one.begin_s for one in stages if (one.name, one.shape) == ("compile", shape)) for shape in shapes

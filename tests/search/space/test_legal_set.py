@@ -253,7 +253,7 @@ def test_every_shipped_default_is_legal_somewhere(shipped: dict[str, SearchSpace
     for space in shipped.values():
         found = {
             default
-            for shape in [*COMPETITION, *shapes]
+            for shape in [*COMPETITION, *shapes, GemmShape(96, 4608, 3584)]  # the last has a row of an H200
             for device in (GFX950, H100)
             if space in able(shipped, shape, device)
             for default in legal_set(space, shape, device).defaults
@@ -271,7 +271,9 @@ def test_every_shipped_default_is_legal_somewhere(shipped: dict[str, SearchSpace
 def test_shipped_spaces_have_legal_points_at_any_shape(M: int, N: int, K: int, device: DeviceKey) -> None:
     shape = GemmShape(M, N, K)
     found, refusals = legal_sets(able(load_spaces(CONFIGS / "spaces"), shape, device), shape, device)
-    assert not refusals and all(map(len, found.values()))
+    # AITER's packed GEMM reads whole tiles of the weight, and a large problem is searched with wide tiles only.
+    assert all("aiter_triton_a4w4" in refusal and "leaves a tail" in refusal for refusal in refusals)
+    assert all(map(len, found.values()))
 
 
 @pytest.mark.parametrize(("cu_count", "remaps"), [(32, {1}), (64, {1, 8}), (128, {1, 8}), (256, {1, 8})])

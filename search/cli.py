@@ -591,7 +591,7 @@ def _write_undecided(frame: Any, path: Path) -> None:
 
     rows = undecided(frame)
     if not len(rows):
-        typer.echo("every predicted winner is told from the others")
+        typer.echo("every predicted winner is told from the others; nothing is written")
         return
     for shape, count in shape_counts(rows).items():
         typer.echo(f"{shape}: the winner is one of {count} that are predicted equal")

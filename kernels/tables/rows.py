@@ -135,11 +135,15 @@ class TableRow:
             raise ValueError(f"{needed}: {self.cost_us} is not a positive time in microseconds")
         if self.spread_us is not None and not (math.isfinite(self.spread_us) and self.spread_us >= 0):
             raise ValueError(f"spread_us: {self.spread_us} is not a width in microseconds")
+        if (self.predicted_lo_us is None) != (self.predicted_hi_us is None):
+            raise ValueError("predicted_lo_us: it and predicted_hi_us belong together; add the other, or remove both")
         lo_us, hi_us = self.predicted_lo_us or self.cost_us, self.predicted_hi_us or self.cost_us
         if not 0 < lo_us <= self.cost_us <= hi_us < math.inf:
             raise ValueError(f"predicted_lo_us: {lo_us:g}..{hi_us:g} us does not hold {needed} = {self.cost_us:g}")
         if self.tied is not None and self.tied < 0:
             raise ValueError(f"tied: {self.tied} is no number of candidates")
+        if self.made.trial is not None and self.made.trial < 0:
+            raise ValueError(f"made: trial {self.made.trial} is no number of a trial")
 
     @property
     def shape(self) -> GemmShape:

@@ -64,7 +64,7 @@ class Explanation:
             if row.other_compiler is not None:
                 stale = f"{'' if stale == 'no' else f'{stale}; '}made with Triton {row.other_compiler}, which may rank"
                 stale += f" otherwise than {triton.__version__} here; sweep it again"
-            lines += [f"evidence  {_evidence(row)}", f"made      {_origin(row)}", f"stale     {stale}"]
+            lines += [f"evidence  {_evidence(row, self.shape.M)}", f"made      {_origin(row)}", f"stale     {stale}"]
             lines += [f"table     {self.table}"]
         if self.absence is not None:
             lines += [f"absent    {self.absence}; until then {self.default_family}, the default, serves here instead"]
@@ -145,7 +145,7 @@ def _file_of(row: TableRow, dispatcher: Dispatcher) -> Path | None:
     return next((source.path for source in dispatcher.sources if row in source.serving), None)
 
 
-def _evidence(row: TableRow) -> str:
+def _evidence(row: TableRow, M: int) -> str:
     spread = "" if row.spread_us is None else f", spread {row.spread_us:g} us"
     if row.predicted_lo_us is not None and row.predicted_hi_us is not None:
         spread = f" ({row.predicted_lo_us:g} to {row.predicted_hi_us:g})"
@@ -154,7 +154,8 @@ def _evidence(row: TableRow) -> str:
     repeats = "the same bits every run" if row.deterministic else "the last bit may differ between runs"
     if not row.config.repeatable:
         repeats = "sums of bf16 values: less exact than other rows, and the bits may differ between runs"
-    return f"{row.evidence} {row.cost_us:g} us{spread} by {row.made.protocol}; {repeats}"
+    where = "" if row.M == M else f" at M = {row.M}"
+    return f"{row.evidence} {row.cost_us:g} us{where}{spread} by {row.made.protocol}; {repeats}"
 
 
 def _origin(row: TableRow) -> str:

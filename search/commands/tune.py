@@ -26,7 +26,7 @@ def tune(
     trials: int = 96,
     families: Sequence[str] | None = None,
     results: Path | str = "results",
-    start_from: pd.DataFrame | None = None,
+    start_from: pd.DataFrame | Path | str | None = None,
     time_budget_s: float | None = None,
     jobs: int | None = None,
     sampler: str = "auto",
@@ -43,7 +43,7 @@ def tune(
         trials: Trials for each shape, earlier runs included.
         families: Kernel families; default: all that this machine can search.
         results: Folder that keeps the studies.
-        start_from: Results whose winners are tried first.
+        start_from: Results, or a place of some, whose winners are tried first.
         time_budget_s: Seconds for the whole sweep.
         jobs: Worker processes; default: one a core.
         sampler: One of ``search.study.samplers.SAMPLERS``.
@@ -56,6 +56,8 @@ def tune(
     """
     if lacks_main_guard(sys._getframe()):
         raise InputError('worker processes import this script: put the call below if __name__ == "__main__":')
+    if isinstance(start_from, (Path, str)):
+        start_from = load(start_from)
     wanted = _shapes([shapes] if isinstance(shapes, (str, GemmShape)) else shapes)
     request = SweepRequest(
         wanted, target, None if families is None else tuple(families), trials, time_budget_s, sampler, Path(results),

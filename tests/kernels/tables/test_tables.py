@@ -158,8 +158,13 @@ def test_row_whose_configuration_cannot_run_on_the_device_is_passed_over() -> No
         ({"predicted_us": float("inf")}, "predicted_us: inf is not a positive time"),
         ({"predicted_us": float("nan")}, "predicted_us: nan is not a positive time"),
         ({"predicted_us": 0.0}, "predicted_us: 0.0 is not a positive time"),
-        ({"predicted_lo_us": 99.0}, "predicted_lo_us: 99..10 us does not hold predicted_us = 10"),
-        ({"predicted_hi_us": float("inf")}, "predicted_lo_us: 10..inf us does not hold"),
+        (
+            {"predicted_lo_us": 99.0, "predicted_hi_us": 100.0},
+            "predicted_lo_us: 99..100 us does not hold predicted_us = 10",
+        ),
+        ({"predicted_lo_us": 9.0, "predicted_hi_us": float("inf")}, "predicted_lo_us: 9..inf us does not hold"),
+        ({"predicted_lo_us": 9.0}, "predicted_lo_us: it and predicted_hi_us belong together"),
+        ({"made": replace(MADE, trial=-5)}, "made: trial -5 is no number"),
         ({"tied": -1}, "tied: -1 is no number of candidates"),
     ],
 )

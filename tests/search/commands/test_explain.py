@@ -58,6 +58,12 @@ def test_what_the_model_leaves_open_is_said(table: Path) -> None:
     assert line.startswith("evidence  predicted 9 us (8.5 to 9.75), one of 3 tried that it cannot tell apart by t1")
 
 
+def test_a_time_says_its_own_m_where_another_is_asked_for(table: Path) -> None:
+    lines = {M: explain(GemmShape(M, 2112, 7168)).lines() for M in (16, 12)}
+    times = {M: next(line for line in found if line.startswith("evidence")) for M, found in lines.items()}
+    assert "predicted 9 us by" in times[16] and "predicted 9 us at M = 16 by" in times[12]
+
+
 def test_miss_says_that_the_default_serves(table: Path) -> None:
     found = explain(GemmShape(5, 640, 448))
     text = "\n".join(found.lines())
@@ -83,7 +89,7 @@ def test_answer_is_what_the_dispatcher_serves(table: Path) -> None:
 
 def test_lines_tell_evidence_and_origin(table: Path) -> None:
     text = "\n".join(explain(GemmShape(3, 2112, 7168)).lines())
-    assert "predicted 5 us by t1; the same bits every run" in text
+    assert "predicted 5 us at M = 4 by t1; the same bits every run" in text
     assert "2026-11-30, triton 3.9.0, torch 2.13.0, sources 000000000000, study study" in text
     assert "stale     yes: the kernels changed since; sweep it again" in text
     assert f"{table}: 2 rows for gfx950-256cu, 2 can serve" in text

@@ -32,3 +32,13 @@ def test_shapes_in_every_trial_out_and_the_same_call_resumes(tmp_path: Path) -> 
 def test_a_shape_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no shape"):
         tune("32x2880", results=tmp_path)
+
+
+def test_a_place_of_results_to_start_from_is_read(tmp_path: Path) -> None:
+    asked = {"target": f"replay:{RECORDED}", "results": tmp_path, "sampler": "random", "trials": 1}
+    frame = tune("32x2880x512", start_from=RECORDED, **asked)  # type: ignore[arg-type]
+    best = search.results.load(RECORDED).query("selected == True").iloc[0]
+    names = ["family", "BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages"]
+    assert frame[names].iloc[0].to_dict() == best[names].to_dict()
+    with pytest.raises(InputError, match="nothere"):
+        tune("32x2880x512", start_from="nothere", **asked)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,14 @@ from small_search import SHAPE, open_study, points, record
 from search.evaluation import Candidate, Evaluation
 from search.study.study import StudyRun
 from search.terminal import stop_on_interrupt
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """A process that a shell started in the background ignores the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_the_first_interrupt_is_a_wish_and_the_second_an_exception() -> None:

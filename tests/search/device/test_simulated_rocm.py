@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,19 @@ task = MeasureTask(baseline(GemmShape({shape.M}, {shape.N}, {shape.K}), GFX950),
 done = measure(task, this_gpu())
 origin = [done.facts[name] for name in ("protocol", "rocm_or_cuda", "device_name")]
 print(done.outcome, *origin, done.objective_us, sep="|")
+"""
+CONFIRM = """
+from dataclasses import replace
+from kernels.families import FAMILIES
+from kernels.problem import GemmShape
+from search.device.measure import FinalTask, MeasureTask, this_gpu, work
+from search.device.timing import COLD
+from search.evaluation import Candidate
+knobs = dict(BLOCK_M=16, BLOCK_N=64, BLOCK_K=128, split_k=2, num_warps=4, num_stages=1)
+candidate = Candidate(GemmShape(16, 256, 512), "fused_splitk_ticket", FAMILIES["fused_splitk_ticket"].config(knobs))
+protocol = replace(COLD, rotation=0.004)
+print(work(MeasureTask(candidate, protocol), this_gpu()).outcome)
+print(work(FinalTask((candidate,), protocol, 3, 0, dispatched=True), this_gpu()).rounds)
 """
 WHICH = """
 import torch, triton
@@ -71,6 +85,16 @@ def test_its_clock_gives_what_the_model_predicts_of_the_executed_code(shape: Gem
     predicted_us = predict_works(executed.works(machine), shape, machine).predicted_us
     done = measured(MachineSpec(), shape)
     assert float(done.stdout.split("|")[-1]) == pytest.approx(predicted_us, rel=0.01), done.stderr
+
+
+def test_a_kernel_with_tickets_runs_through_the_dispatcher_whose_counters_another_thread_makes() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CONFIRM], cwd=ROOT, env=environment(MachineSpec()), capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    outcome, rounds = done.stdout.splitlines()[-2:] or ("", "")
+    assert outcome == "ok", done.stderr
+    assert [len(times) for times in ast.literal_eval(rounds)] == [2, 2, 2]  # as the search launches it, and dispatched
 
 
 def test_the_stand_in_is_loaded_whatever_hip_the_machine_has(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ mark, hands marks on from operands to results, and refuses what real devices ref
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -226,7 +227,19 @@ def install(spec: MachineSpec) -> Face:
     _install_cuda(face)
     _install_generator(face)
     Mode(face).__enter__()
+    _enter_in_threads(face)
     return face
+
+
+def _enter_in_threads(face: Face) -> None:
+    """A mode of torch is one thread's: have each that starts enter it, as what it allocates is the GPU's too."""
+    run = threading.Thread.run
+
+    def entered(thread: threading.Thread) -> None:
+        with Mode(face):
+            run(thread)
+
+    threading.Thread.run = entered  # type: ignore[method-assign]
 
 
 def _install_generator(face: Face) -> None:

@@ -5,7 +5,7 @@ MI300 ISA guide, "Scratch instructions": address = VGPR + SGPR + offset in the l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -21,6 +21,7 @@ from search.gfx950.simulator.state.registers import Operand, parse_operand
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 from search.gfx950.simulator.state.tracking import Entry, Pending
 
+Parts = tuple[int | None, int | None]  # registers that an address is the sum of
 _ZERO = np.zeros((1, 1), np.uint32)
 
 
@@ -31,95 +32,92 @@ def _part(text: str) -> int | None:
     return operand.index
 
 
-def _dword(g: WaveGroup, parts: tuple[int | None, int | None], offset: int, dwords: int) -> Array | None:
-    """First dword of each lane int64 [waves, 64]; None (with a finding) where one lies outside."""
+def _operands(statement: Statement, count: int, *, stores: bool) -> tuple[tuple[int, ...], Parts, int]:
+    """Registers of the value, ``count`` of them, and of the address; its immediate."""
+    check_modifiers(statement, CACHE_KEYS | {"offset"})
+    value, first = (1, 0) if stores else (0, 1)
+    operand = parse_operand(statement.operands[value])
+    if operand.index is None or operand.count != count:
+        raise UnknownInstructionError(f"{count} registers expected, found {operand.text}")
+    parts = (_part(statement.operands[first]), _part(statement.operands[2]))
+    return tuple(range(operand.index, operand.index + count)), parts, immediate(statement)
+
+
+def _moves(
+    statement: Statement,
+    run: Callable[[WaveGroup], None],
+    parts: Parts,
+    reads: Sequence[int],
+    writes: Sequence[int],
+    preserve: int = 0,
+) -> Instruction:
+    address = [part for part in parts if part is not None]
+    return make_instruction(
+        statement, run, InstructionClass.GLOBAL, (*address, *reads), writes, counter="vm",
+        sinks=(("address", frozenset(address)),), preserve=preserve,
+    )  # fmt: skip
+
+
+def _address(g: WaveGroup, parts: Parts, offset: int, size: int, step: int) -> Array | None:
+    """Byte of each lane int64 [waves, 64], a multiple of ``step``; None (with a finding) where one lies outside."""
     address: Array = np.full((g.count, LANES), offset, np.int64)
     for part in parts:
         if part is not None:
             address = address + g.u[part]
     limit = 4 * g.env.scratch.shape[0]
-    wrong = g.mask & ((address < 0) | (address + 4 * dwords > limit) | ((address & 3) != 0))
+    wrong = g.mask & ((address < 0) | (address + size > limit) | (address % step != 0))
     if wrong.any():
         g.env.report(FindingKind.OUT_OF_BOUNDS, g, wrong, f"scratch byte {int(address[wrong][0])} of {limit}")
         return None
-    return np.where(g.mask, address >> 2, 0)
+    return np.where(g.mask, address, 0)
 
 
 def _bind_load(dwords: int) -> Binder:
     def bind(statement: Statement, context: Context) -> Instruction:
-        check_modifiers(statement, CACHE_KEYS | {"offset"})
-        target = parse_operand(statement.operands[0])
-        if target.index is None or target.count != dwords:
-            raise UnknownInstructionError(f"{dwords} registers expected, found {target.text}")
-        parts = (_part(statement.operands[1]), _part(statement.operands[2]))
-        registers = tuple(range(target.index, target.index + dwords))
-        offset = immediate(statement)
+        registers, parts, offset = _operands(statement, dwords, stores=False)
 
         def run(g: WaveGroup) -> None:
-            first = _dword(g, parts, offset, dwords)
-            if first is not None:
+            address = _address(g, parts, offset, 4 * dwords, 4)
+            if address is not None:
                 lanes = np.arange(LANES)
                 for number, register in enumerate(registers):
-                    place = (first + number, g.waves[:, None], lanes)
+                    place = ((address >> 2) + number, g.waves[:, None], lanes)
                     np.copyto(g.u[register], g.env.scratch[place], where=g.mask)
                     old = g.tracking.undefined.get(register, _ZERO)
                     g.tracking.set_undefined(register, np.where(g.mask, g.env.scratch_undefined[place], old))
             g.tracking.issue("vm", Pending((Entry(registers, g.waves),)))
 
-        reads = [part for part in parts if part is not None]
-        return make_instruction(
-            statement, run, InstructionClass.GLOBAL, reads, registers, counter="vm",
-            sinks=(("address", frozenset(reads)),),
-        )  # fmt: skip
+        return _moves(statement, run, parts, (), registers)
 
     return bind
 
 
 def _bind_store(dwords: int) -> Binder:
     def bind(statement: Statement, context: Context) -> Instruction:
-        check_modifiers(statement, CACHE_KEYS | {"offset"})
-        source = parse_operand(statement.operands[1])
-        if source.index is None or source.count != dwords:
-            raise UnknownInstructionError(f"{dwords} registers expected, found {source.text}")
-        parts = (_part(statement.operands[0]), _part(statement.operands[2]))
-        registers = tuple(range(source.index, source.index + dwords))
-        offset = immediate(statement)
+        registers, parts, offset = _operands(statement, dwords, stores=True)
 
         def run(g: WaveGroup) -> None:
-            first = _dword(g, parts, offset, dwords)
-            if first is not None:
+            address = _address(g, parts, offset, 4 * dwords, 4)
+            if address is not None:
                 waves = np.broadcast_to(g.waves[:, None], g.mask.shape)[g.mask]
                 lanes = np.broadcast_to(np.arange(LANES), g.mask.shape)[g.mask]
                 for number, register in enumerate(registers):
-                    place = (first[g.mask] + number, waves, lanes)
+                    place = ((address[g.mask] >> 2) + number, waves, lanes)
                     g.env.scratch[place] = g.u[register][g.mask]
                     bits = np.broadcast_to(g.tracking.undefined.get(register, _ZERO), g.mask.shape)
                     g.env.scratch_undefined[place] = bits[g.mask]
             g.tracking.issue("vm", Pending((Entry((), g.waves),)))
 
-        reads = [part for part in parts if part is not None]
-        return make_instruction(
-            statement, run, InstructionClass.GLOBAL, (*reads, *registers), (), counter="vm",
-            sinks=(("address", frozenset(reads)),),
-        )  # fmt: skip
+        return _moves(statement, run, parts, registers, ())
 
     return bind
 
 
-def _place(
-    g: WaveGroup, parts: tuple[int | None, int | None], offset: int, size: int
-) -> tuple[tuple[Array, Array, Array], Array] | None:
+def _place(g: WaveGroup, parts: Parts, offset: int, size: int) -> tuple[tuple[Array, Array, Array], Array] | None:
     """Where each lane's byte or word lies (dword, wave, lane), and by how many bits it is shifted there."""
-    address: Array = np.full((g.count, LANES), offset, np.int64)
-    for part in parts:
-        if part is not None:
-            address = address + g.u[part]
-    limit = 4 * g.env.scratch.shape[0]
-    wrong = g.mask & ((address < 0) | (address + size > limit) | (address % size != 0))
-    if wrong.any():
-        g.env.report(FindingKind.OUT_OF_BOUNDS, g, wrong, f"scratch byte {int(address[wrong][0])} of {limit}")
+    address = _address(g, parts, offset, size, size)
+    if address is None:
         return None
-    address = np.where(g.mask, address, 0)
     lanes = np.broadcast_to(np.arange(LANES), address.shape)
     place = (address >> 2, np.broadcast_to(g.waves[:, None], address.shape), lanes)
     return place, (8 * (address & 3)).astype(np.uint32)
@@ -127,12 +125,7 @@ def _place(
 
 def _bind_narrow_load(width: Width) -> Binder:
     def bind(statement: Statement, context: Context) -> Instruction:
-        check_modifiers(statement, CACHE_KEYS | {"offset"})
-        target = parse_operand(statement.operands[0])
-        if target.index is None or target.count != 1:
-            raise UnknownInstructionError(f"one register expected, found {target.text}")
-        register = target.index
-        parts, offset = (_part(statement.operands[1]), _part(statement.operands[2])), immediate(statement)
+        (register,), parts, offset = _operands(statement, 1, stores=False)
 
         def run(g: WaveGroup) -> None:
             found = _place(g, parts, offset, width.size)
@@ -144,11 +137,7 @@ def _bind_narrow_load(width: Width) -> Binder:
                 write_loaded(g, register, values, undefined, width)
             g.tracking.issue("vm", Pending((Entry((register,), g.waves),)))
 
-        reads = [part for part in parts if part is not None]
-        return make_instruction(
-            statement, run, InstructionClass.GLOBAL, reads, (register,), counter="vm",
-            sinks=(("address", frozenset(reads)),), preserve=half_preserve(width),
-        )  # fmt: skip
+        return _moves(statement, run, parts, (), (register,), half_preserve(width))
 
     return bind
 
@@ -160,12 +149,7 @@ def _bytes(word: Array, width: Width) -> Array:
 
 def _bind_narrow_store(width: Width) -> Binder:
     def bind(statement: Statement, context: Context) -> Instruction:
-        check_modifiers(statement, CACHE_KEYS | {"offset"})
-        source = parse_operand(statement.operands[1])
-        if source.index is None or source.count != 1:
-            raise UnknownInstructionError(f"one register expected, found {source.text}")
-        register = source.index
-        parts, offset = (_part(statement.operands[0]), _part(statement.operands[2])), immediate(statement)
+        (register,), parts, offset = _operands(statement, 1, stores=True)
         low, ones = np.uint32(16 if width.half == "hi" else 0), np.uint32((1 << 8 * width.size) - 1)
 
         def run(g: WaveGroup) -> None:
@@ -179,11 +163,7 @@ def _bind_narrow_store(width: Width) -> Binder:
                     words[chosen] = (kept | (((row >> low) & ones) << shift))[g.mask]
             g.tracking.issue("vm", Pending((Entry((), g.waves),)))
 
-        reads = [part for part in parts if part is not None]
-        return make_instruction(
-            statement, run, InstructionClass.GLOBAL, (*reads, register), (), counter="vm",
-            sinks=(("address", frozenset(reads)),),
-        )  # fmt: skip
+        return _moves(statement, run, parts, (register,), ())
 
     return bind
 

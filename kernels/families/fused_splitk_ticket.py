@@ -15,6 +15,8 @@ from kernels.launches.triton_kernel import TritonKernel
 from kernels.problem import GemmShape
 from kernels.triton.ticket import fused_ticket_kernel
 
+HANDED = {"slices_ptr": "slices", "tickets_ptr": "tickets", "out_ptr": "out"}  # in the place of the output
+
 
 @dataclass(frozen=True)
 class SplitKTicketConfig(SplitKAtomicConfig):
@@ -35,15 +37,19 @@ class TicketGemm(Gemm):
 
     FUNCTIONS: ClassVar[tuple[Any, ...]] = (fused_ticket_kernel,)
 
+    @property
+    def function(self) -> Any:
+        """The kernel."""
+        return fused_ticket_kernel
+
     def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
         """A tile and slice of K a program."""
         sliced = super().call(shape, stride_am)
-        operands = {name: sliced.args[name] for name in ("a_ptr", "b_ptr", "b_scale_ptr")}
-        handed = {"slices_ptr": "slices", "tickets_ptr": "tickets", "out_ptr": "out"}
-        extents = {name: sliced.args[name] for name in ("M", "stride_am", "stride_om")}
+        arguments: dict[str, str | int] = {}
+        for name, value in sliced.args.items():
+            arguments |= HANDED if name == "out_ptr" else {name: value}
         constants = {name: value for name, value in sliced.constexprs.items() if name != "STORE"}
-        arguments = {**operands, **handed, **extents}
-        return replace(sliced, kernel=TritonKernel(fused_ticket_kernel), args=arguments, constexprs=constants)
+        return replace(sliced, kernel=TritonKernel(self.function), args=arguments, constexprs=constants)
 
     def workspaces(self, shape: GemmShape) -> tuple[Buffer, ...]:
         """The slices, and a ticket a tile."""

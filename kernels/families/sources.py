@@ -73,6 +73,16 @@ REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         "5ec722cb0cf1": {
             STUDY: "bbcfd47d2b3d",
         },
+        # One function hands over for every kernel with tickets.
+        "29b50dd76def": {
+            "fused_splitk_ticket": "ba02feba7827",
+        },
+        "6831eb82f29e": {
+            "staged_splitk_ticket": "208d32efabed",
+        },
+        "bbcfd47d2b3d": {
+            STUDY: "740a83273624",
+        },
     }
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,13 +13,8 @@ from kernels.families.fused import SplitKWorkspaceConfig
 from kernels.families.fused_splitk_ticket import SplitKTicketConfig, TicketGemm
 from kernels.families.sources import TRITON_SOURCES
 from kernels.families.staged_triton import StagedConfig
-from kernels.families.stages import Gemm, Quantize, Round, Stage
-from kernels.launches.program import KernelCall
-from kernels.launches.triton_kernel import TritonKernel
-from kernels.problem import GemmShape
+from kernels.families.stages import Quantize, Round, Stage
 from kernels.triton.staged_ticket import decoded_ticket_kernel, staged_ticket_kernel
-
-HANDED = {"slices_ptr": "slices", "tickets_ptr": "tickets", "out_ptr": "out"}
 
 
 @dataclass(frozen=True)
@@ -41,15 +36,10 @@ class StagedTicketGemm(TicketGemm):
 
     FUNCTIONS: ClassVar[tuple[Any, ...]] = (staged_ticket_kernel, decoded_ticket_kernel)
 
-    def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
-        """A tile and slice of K a program."""
-        sliced = Gemm.call(self, shape, stride_am)
-        kernel = TritonKernel(decoded_ticket_kernel if self.rounded else staged_ticket_kernel)
-        arguments: dict[str, str | int] = {}
-        for name, value in sliced.args.items():
-            arguments |= HANDED if name == "out_ptr" else {name: value}
-        constants = {name: value for name, value in sliced.constexprs.items() if name != "STORE"}
-        return replace(sliced, kernel=kernel, args=arguments, constexprs=constants)
+    @property
+    def function(self) -> Any:
+        """The kernel for what A was made to."""
+        return decoded_ticket_kernel if self.rounded else staged_ticket_kernel
 
 
 def staged_splitk_ticket(c: Any) -> tuple[Stage, ...]:

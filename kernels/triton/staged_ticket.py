@@ -6,30 +6,14 @@ import triton
 import triton.language as tl
 
 from kernels.triton.decoded import decode_weight_tile
-from kernels.triton.ticket import draw_ticket, sum_slices
+from kernels.triton.ticket import hand_over
 from kernels.triton.tiles import (
     load_scale_tile,
     load_weight_runs,
     steps_of_split,
-    store_tile,
     tile_of_program,
     unshuffled,
 )
-
-
-@triton.jit
-def hand_over(
-    acc, slices_ptr, tickets_ptr, out_ptr, stride_om, pid_m, pid_n, split, M,
-    N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT_K: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
-):  # fmt: skip
-    """Store the slice acc [BLOCK_M, BLOCK_N] of a tile; the last of its workgroups writes their sum."""
-    store_tile(acc, slices_ptr, N, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, "workspace", WIDE_OFFSETS)
-    num_n: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
-    tile = pid_m * num_n + pid_n
-    if draw_ticket(tickets_ptr, tile) == SPLIT_K - 1:
-        total = sum_slices(slices_ptr, pid_m, pid_n, M, N, BLOCK_M, BLOCK_N, SPLIT_K, WIDE_OFFSETS)
-        store_tile(total, out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, "out", WIDE_OFFSETS)
-        tl.atomic_xchg(tickets_ptr + tile, 0, sem="relaxed", scope="gpu")
 
 
 @triton.jit(do_not_specialize=["M"])

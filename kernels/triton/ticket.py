@@ -75,6 +75,21 @@ def sum_slices(
     return acc
 
 
+@triton.jit
+def hand_over(
+    acc, slices_ptr, tickets_ptr, out_ptr, stride_om, pid_m, pid_n, split, M,
+    N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT_K: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
+):  # fmt: skip
+    """Store the slice acc [BLOCK_M, BLOCK_N] of a tile; the last of its workgroups writes their sum."""
+    store_tile(acc, slices_ptr, N, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, "workspace", WIDE_OFFSETS)
+    num_n: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
+    tile = pid_m * num_n + pid_n
+    if draw_ticket(tickets_ptr, tile) == SPLIT_K - 1:
+        total = sum_slices(slices_ptr, pid_m, pid_n, M, N, BLOCK_M, BLOCK_N, SPLIT_K, WIDE_OFFSETS)
+        store_tile(total, out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, "out", WIDE_OFFSETS)
+        tl.atomic_xchg(tickets_ptr + tile, 0, sem="relaxed", scope="gpu")  # as the additions, where they meet
+
+
 @triton.jit(do_not_specialize=["M"])
 def fused_ticket_kernel(
     a_ptr, b_ptr, b_scale_ptr, slices_ptr, tickets_ptr, out_ptr,
@@ -114,10 +129,7 @@ def fused_ticket_kernel(
             acc = tl.dot_scaled(codes, scale, "e2m1", b, b_scale, "e2m1", acc)
     if A_OPERAND == "bf16":
         acc = tl.trans(acc)
-    store_tile(acc, slices_ptr, N, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, "workspace", WIDE_OFFSETS)
-    num_n: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
-    tile = pid_m * num_n + pid_n
-    if draw_ticket(tickets_ptr, tile) == SPLIT_K - 1:
-        total = sum_slices(slices_ptr, pid_m, pid_n, M, N, BLOCK_M, BLOCK_N, SPLIT_K, WIDE_OFFSETS)
-        store_tile(total, out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, "out", WIDE_OFFSETS)
-        tl.atomic_xchg(tickets_ptr + tile, 0, sem="relaxed", scope="gpu")  # as the additions, where they meet
+    hand_over(
+        acc, slices_ptr, tickets_ptr, out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, SPLIT_K,
+        WIDE_OFFSETS,
+    )  # fmt: skip

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 from kernels.config import KernelConfig
 from kernels.device import GFX950
@@ -41,3 +46,21 @@ class FakeEvaluator(Evaluator):
         future: Future[Evaluation] = Future()
         future.set_result(self.function(candidate))
         return future
+
+
+class NotedEvaluator(FakeEvaluator):
+    """Two at a time, slowly; a line of the file ``log`` for each: the process and what ``told`` says of it."""
+
+    def __init__(self, log: Path, seconds: float, told: Callable[[Candidate], list[Any]]) -> None:
+        super().__init__()
+        self._log, self._seconds, self._told = log, seconds, told
+        self._threads = ThreadPoolExecutor(2)
+
+    def submit(self, candidate: Candidate) -> Future[Evaluation]:
+        return self._threads.submit(self._judge, candidate)
+
+    def _judge(self, candidate: Candidate) -> Evaluation:
+        with self._log.open("a") as file:  # one write, which other processes do not cut
+            file.write(json.dumps([os.getpid(), *self._told(candidate)]) + "\n")
+        time.sleep(self._seconds)
+        return judge(candidate)

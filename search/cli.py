@@ -17,7 +17,7 @@ from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.wording import counted, first_of
 from search.formats import of_source
-from search.terminal import one_line_errors
+from search.terminal import naming, one_line_errors
 
 if TYPE_CHECKING:
     from kernels.device import DeviceKey
@@ -155,8 +155,10 @@ def sweep(
     from search.space.shapes import load_shapes
     from search.terminal import output_console
 
-    sets = [load_shapes(file) for file in shapes_file or []]
-    points = None if only is None else read_points(only)
+    with naming("--shapes"):
+        sets = [load_shapes(file) for file in shapes_file or []]
+    with naming("--only"):
+        points = None if only is None else read_points(only)
     named = tuple(points) if points and not (shapes or sets) else _shapes(shapes or [], sets)
     request = SweepRequest(
         shapes=named, only=points, weights=_weights(sets), target=target, families=_names(families, "--families"),
@@ -164,13 +166,13 @@ def sweep(
         seed=seed, fresh=fresh, warm=warm, patience=patience, until=until or None, engine=engine, address=address,
     )  # fmt: skip
     if start_from is not None:
-        request = replace(request, starts=starts_for(load(start_from), request.shapes))
+        with naming("--start-from"):
+            request = replace(request, starts=starts_for(load(start_from), request.shapes))
     console = output_console()
-    with TerminalReporter(console) as reporter:
+    with TerminalReporter(console, "the best of each M at every M of its ladder") as reporter:
         done = run_sweep(request, reporter)
-    if ranges and not done.interrupted:
-        with TerminalReporter(console) as reporter:
-            _share(request, reporter)
+        if ranges and not done.interrupted:
+            done = replace(done, interrupted=_share(request, reporter))
     rows = load(storage or results, list(done.studies.values()))
     competition = Competition.of(rows)
     summaries = print_closing(
@@ -516,7 +518,9 @@ def _compare(frame: Any, against: Path | None, fail_slower: float | None) -> Non
 
     if against is None:
         raise InputError("--fail-slower needs something to compare with; give --against OTHER")
-    comparisons = compare(best_of(frame), load_best(against))
+    with naming("--against"):
+        theirs = load_best(against)
+    comparisons = compare(best_of(frame), theirs)
     print_comparison(comparisons, output_console())
     worse = [] if fail_slower is None else slower(comparisons, fail_slower / 100)
     if worse:
@@ -543,6 +547,9 @@ def _publish(format: str, results: Sequence[Path | str], table: Path | None, out
         console.print(f"the format does not hold {done.lost}", soft_wrap=True)
     for path in done.paths:
         console.print(f"wrote {path}", soft_wrap=True)
+    if not done.paths:
+        typer.echo(f"{format}: nothing is written, for there is nothing that it can say", err=True)
+        raise typer.Exit(EXIT_UNRESOLVED)
     console.print(f"{format}: {done.added} added, {done.replaced} replaced", soft_wrap=True)
 
 
@@ -555,9 +562,9 @@ def _names(text: str | None, option: str) -> tuple[str, ...] | None:
     """Members of the comma-separated list that ``option`` gives; None if it was not given."""
     if text is None:
         return None
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if not names:
-        raise InputError(f"{option} {text!r} names nothing; write names with commas between, or leave it out")
+    names = tuple(name.strip() for name in text.split(","))
+    if "" in names:
+        raise InputError(f"{option} {text!r} has an empty name; write names with commas between, or leave it out")
     return names
 
 
@@ -607,15 +614,15 @@ def _draw_timeline(frame: Any, trial: str, to: Path | None) -> None:
         typer.echo(line)
 
 
-def _share(request: SweepRequest, reporter: Reporter) -> None:
-    """Ask the best points of each M at the other M of the ladder, by a few trials on top of those of the sweep."""
+def _share(request: SweepRequest, reporter: Reporter) -> bool:
+    """Ask the best points of each M at the others of its ladder, by a few more trials; whether that was interrupted."""
     from search.commands.sweep import run_sweep
     from search.results import load
     from search.results.ranges import SHARED, unasked
 
     starts = unasked(load(request.storage or request.results), request.shapes)
-    if starts:
-        run_sweep(replace(request, shapes=tuple(starts), starts=starts, trials=request.trials + SHARED), reporter)
+    more = replace(request, shapes=tuple(starts), starts=starts, trials=request.trials + SHARED)
+    return bool(starts) and run_sweep(more, reporter).interrupted
 
 
 def _print_ranges(frame: Any, max_regret: float, console: Any) -> None:

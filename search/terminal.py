@@ -133,8 +133,7 @@ def print_table(table: TextTable, console: Console) -> None:
     console.print(table.drawn(console.width))
     missing = table.left_out(console.width)
     if missing:
-        cure = "widen the terminal, pipe the output, or choose with `inspect --columns`"
-        console.print(f"no room here for {', '.join(missing)}: {cure}", soft_wrap=False)
+        console.print(f"no room here for {', '.join(missing)}: widen the terminal or pipe the output", soft_wrap=False)
 
 
 @contextmanager
@@ -158,6 +157,15 @@ def stop_on_interrupt() -> Iterator[threading.Event]:
         yield stop
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def naming(option: str) -> Iterator[None]:
+    """Begin the message of an InputError with the option that it is about."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{option} {error}") from error
 
 
 EXIT_INPUT = 2  # a usage or input error

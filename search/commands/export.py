@@ -20,11 +20,11 @@ from kernels.tables.file import load_table, readable_text
 from kernels.tables.merging import MergeReport, merge
 from kernels.tables.rows import Made, RowKey, TableRow, TunedTable, needs_proof
 from kernels.tables.sources import table_path
-from search.commands.locks import locked
 from search.evaluation import ServedCandidate, served
 from search.results import PLACE
 from search.results.columns import rows_of
 from search.results.comparisons import Regret, regrets
+from search.results.locks import locked
 from search.results.studies import are_replayed, are_simulated
 from search.results.unfinished import unfinished
 from search.results.winners import Winner, shapes_of, winners

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kernels.device import GFX950
@@ -12,18 +13,19 @@ from kernels.errors import InputError
 from kernels.tables.file import load_table
 from kernels.tables.sources import table_path
 from kernels.wording import instead_of
-from search.commands.locks import locked
 from search.formats import FORMATS, format_named
-from search.formats.format import WHOLE, Written, grouped
+from search.formats.format import WHOLE, Old, Written, grouped
 from search.results import load_all
+from search.results.locks import locked
 from search.results.published import trials_of
+from search.terminal import naming
 
 TABLE_FORMAT = "yaml"  # of our own tables, which search.commands.export writes
 
 
 @dataclass(frozen=True)
 class Published:
-    """What was written.
+    """What was written: no file where nothing fits.
 
     Args:
         added: Entries that were not there.
@@ -54,32 +56,33 @@ def publish(
     """
     if name not in FORMATS:
         raise InputError(f"unknown format {name!r}; {instead_of(name, [TABLE_FORMAT, *FORMATS])}")
-    format = format_named(name)
+    format, write = format_named(name), _writer(name, results, table)
+    fitting = write(lambda file: None)
+    if not fitting.added:
+        return Published((), 0, 0, tuple(grouped(fitting.left_out)), format.lost)
     place = output or Path(format.file)
     if not format.file:
         _make(place)
-    with locked([place]):
-        written = _written(name, results, table, place)
+    with locked([place if format.file else place / name]):
+        written = write(lambda file: _text(_file(place, file)))
         paths = {_file(place, file): text for file, text in written.files.items()}
         for path, text in paths.items():
             write_atomically(path, text.encode())
     return Published(tuple(paths), written.added, written.replaced, tuple(grouped(written.left_out)), format.lost)
 
 
-def _written(name: str, results: Sequence[Path | str], table: Path | None, place: Path) -> Written:
+def _writer(name: str, results: Sequence[Path | str], table: Path | None) -> Callable[[Old], Written]:
+    """Writes the format ``name`` of what is to be published."""
     format = format_named(name)
-
-    def old(file: str) -> str | None:
-        return _text(_file(place, file))
-
     if format.write_trials is not None:
         if table is not None:
             raise InputError(f"--format {name} writes trials: leave out --table, name --results")
-        return format.write_trials(list(trials_of(load_all(results or ["results"]))), old)
+        return partial(format.write_trials, list(trials_of(load_all(results or ["results"]))))
     if results:
         raise InputError(f"--format {name} writes a table: export the results into one, then give --table")
     assert format.write_table is not None
-    return format.write_table(load_table(table or table_path(GFX950)), old)
+    with naming("--table"):
+        return partial(format.write_table, load_table(table or table_path(GFX950)))
 
 
 def _file(place: Path, file: str) -> Path:

@@ -15,6 +15,7 @@ from search.results.against import best_of, compare, load_best
 from search.results.columns import rows_of
 from search.results.comparisons import regrets
 from search.results.winners import shapes_of
+from search.terminal import naming
 
 LEAST_REGRET = 0.01  # part of the best time that a winner must lose at a smaller M to be named
 
@@ -30,7 +31,8 @@ def report(frame: pd.DataFrame, path: Path, against: Path | None = None, gains: 
         InputError: No plotly, nothing to show or to compare with, or a file that cannot be written.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # of the studies that judge importance
-    comparisons = None if against is None else compare(best_of(frame), load_best(against))
+    with naming("--against"):
+        comparisons = None if against is None else compare(best_of(frame), load_best(against))
     write_report(frame, path, against=comparisons, gains=gains, regrets=_regret_lines(frame))
 
 

@@ -181,8 +181,9 @@ def say_if_simulated(frame: pd.DataFrame, console: Console) -> None:
 
 
 def overview(frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns that people look at first, the configuration of each trial in a few words."""
-    return with_configuration(frame)[[*OVERVIEW[:KEYS], CONFIGURATION, *OVERVIEW[KEYS:]]]
+    """Of the columns that people look at first those that hold anything, each configuration in a few words."""
+    shown = with_configuration(frame)[[*OVERVIEW[:KEYS], CONFIGURATION, *OVERVIEW[KEYS:]]]
+    return shown.dropna(axis="columns", how="all")
 
 
 def with_configuration(frame: pd.DataFrame) -> pd.DataFrame:
@@ -192,12 +193,11 @@ def with_configuration(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def print_rows(frame: pd.DataFrame, console: Console) -> None:
-    """Print ``frame`` as a table, without the columns that hold nothing, and the number of its rows."""
-    known = frame.dropna(axis="columns", how="all") if len(frame) else frame.iloc[:, :0]
-    numbers = [str(name) for name in known.columns if pd.api.types.is_numeric_dtype(known[name].dtype)]
-    rows = tuple(tuple(map(_cell, row)) for row in known.itertuples(index=False, name=None))
+    """Print ``frame`` as a table, and the number of its rows."""
+    numbers = [str(name) for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name].dtype)]
+    rows = tuple(tuple(map(_cell, row)) for row in frame.itertuples(index=False, name=None))
     if rows:
-        print_table(TextTable(tuple(map(str, known.columns)), rows, right=frozenset(numbers)), console)
+        print_table(TextTable(tuple(map(str, frame.columns)), rows, right=frozenset(numbers)), console)
     console.print(counted(len(frame), "row"))
 
 

@@ -36,15 +36,21 @@ class _Begun:
 
 @dataclass
 class TerminalReporter:
-    """A bar for each shape at work and one for the sweep."""
+    """A bar for each shape at work and one for the sweep; of a second sweep it says what the first one did not.
+
+    Args:
+        again: What a second sweep is for.
+    """
 
     console: Console
+    again: str = "again"
     _bars: Progress = field(init=False)
     _sweep: TaskID | None = None
     _begun: dict[GemmShape, _Begun] = field(default_factory=dict)
     _shapes: int = 0
     _studies_done: int = 0
     _simulated: bool = False
+    _notes: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Prepare the bars; nothing is drawn before :meth:`start`."""
@@ -67,13 +73,20 @@ class TerminalReporter:
 
     def start(self, device: DeviceKey, protocol: str, shapes: int) -> None:
         """Say what begins, and draw the bars."""
-        self._shapes, self._simulated = shapes, is_simulated(protocol)
-        self.console.print(f"{counted(shapes, 'shape')} for {device}, judged by {protocol}", highlight=False)
-        self._sweep = self._bars.add_task("shapes", total=shapes, note="")
+        self._shapes, self._studies_done, self._simulated = shapes, 0, is_simulated(protocol)
+        if self._sweep is None:
+            self.console.print(f"{counted(shapes, 'shape')} for {device}, judged by {protocol}", highlight=False)
+            self._sweep = self._bars.add_task("shapes", total=shapes, note="")
+        else:
+            self.console.print(f"{self.again}: {counted(shapes, 'shape')}", highlight=False)
+            self._bars.reset(self._sweep, total=shapes)
         self._bars.start()
 
     def note(self, text: str) -> None:
-        """Print a line above the bars."""
+        """Print a line above the bars, once."""
+        if text in self._notes:
+            return
+        self._notes.add(text)
         self.console.print(f"note: {text}", highlight=False, markup=False, soft_wrap=not self.console.is_terminal)
 
     def progress(self, progress: StudyProgress) -> None:

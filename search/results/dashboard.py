@@ -54,6 +54,7 @@ def write_studies(frame: pd.DataFrame, path: Path) -> None:
         InputError: The file cannot be written.
     """
     temporary = path.with_name(f".{secrets.token_hex(4)}{path.suffix}")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # it names every study that is made
     try:
         storage = open_storage(temporary, create=True)
         for name, rows in frame.groupby("study", sort=False):

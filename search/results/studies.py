@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from kernels.device import DeviceKey
 from kernels.errors import InputError
@@ -17,6 +17,7 @@ from kernels.families import study_hash
 from kernels.families.sources import STUDY, settled
 from kernels.problem import GemmShape
 from search.evaluation import PRODUCT_MARK, SIMULATED
+from search.results.locks import lock_beside
 
 STUDIES_FILE = "studies.db"  # in a results folder
 JOURNAL_SUFFIXES = (".log", ".journal")
@@ -74,18 +75,15 @@ def only_writer(location: Path | str) -> Iterator[None]:
         yield
         return
     real = path.resolve()
-    try:
-        real.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(real.with_name(f".{real.name}.lock"), timeout=0)
-        lock.acquire()
-    except Timeout as error:
-        raise InputError(f"{path}: another sweep is writing here; {ONE_WRITER}") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); {CURE}") from error
-    try:
+    with ExitStack() as held:
+        try:
+            real.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(lock_beside(real, wait_s=0))
+        except Timeout as error:
+            raise InputError(f"{path}: another sweep is writing here; {ONE_WRITER}") from error
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written ({error.strerror}); {CURE}") from error
         yield
-    finally:
-        lock.release()
 
 
 PROTOCOL = "replay-"  # begins the part of a study's name that says how it was judged; rows keep the recorded protocol

@@ -46,6 +46,8 @@ def read_points(path: Path) -> Mapping[GemmShape, Sequence[Point]]:
     """
     try:
         frame = pd.DataFrame(csv_to_columns(path.read_text()))
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file; write it with inspect --undecided") from error
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as CSV ({' '.join(str(error).split())})") from error
     missing = [name for name in IDENTITY if name not in frame.columns]

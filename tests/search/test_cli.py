@@ -133,7 +133,7 @@ def test_a_time_that_is_too_short_for_any_trial_is_said_in_one_line(tmp_path: Pa
         (["sweep", "16x2112x50"], "K = 50 must be a positive multiple of 64"),
         (["sweep", "0x2112x7168"], "M = 0 must be at least 1"),
         (["sweep", "sixteen"], "is no shape"),
-        (["sweep", "--shapes", "none.yaml"], "none.yaml: no such file"),
+        (["sweep", "--shapes", "none.yaml"], "--shapes none.yaml: no such file"),
         (["sweep", "16x64x64", "--families", "warp"], "unknown family 'warp'"),
         (["sweep", "16x64x64", "--target", "moon"], "unknown target 'moon'"),
         (["sweep", "16x64x64", "--target", "gfx950", "--results", "/dev/null/r"], "/dev/null/r"),
@@ -146,8 +146,11 @@ def test_a_time_that_is_too_short_for_any_trial_is_said_in_one_line(tmp_path: Pa
         (["verify", "--on", "simulatr"], "unknown backend 'simulatr'; did you mean 'simulator'?"),
         (["export", "--results", "none"], "none/studies.db: no results; run `sweep` first"),
         (["inspect", "--results", "none.csv"], "none.csv: no such file"),
-        (["sweep", "16x64x64", "--families", " ,"], "--families ' ,' names nothing"),
-        (["inspect", "--columns", ""], "--columns '' names nothing; write names"),
+        (["sweep", "16x64x64", "--families", "fused,,fused"], "--families 'fused,,fused' has an empty name"),
+        (["inspect", "--columns", ""], "--columns '' has an empty name; write names"),
+        (["sweep", "16x64x64", "--start-from", "none"], "--start-from none/studies.db: no results"),
+        (["sweep", "16x64x64", "--only", "none.csv"], "--only none.csv: no such file; write it with inspect"),
+        (["export", "--format", "vllm-json", "--table", "none.yaml"], "--table none.yaml: no such file"),
         (["explain", "16", "100", "7168"], "shape 16x100x7168: N = 100"),
         (["explain", "16", "2112", "7168", "--table", "none.yaml"], "none.yaml: no such file"),
     ],
@@ -271,6 +274,16 @@ def test_export_refuses_in_one_line(tmp_path: Path, saved: Path, option: str, va
     assert done.stderr.startswith("error: ") and message in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("name", ["aiter-csv", "vllm-json"])
+def test_a_format_that_can_say_no_row_is_not_written(tmp_path: Path, saved: Path, name: str) -> None:
+    table, output = tmp_path / "t.yaml", tmp_path / "out"
+    run("export", "--results", saved, "--output", table)  # a row of the family fused
+    done = run("export", "--format", name, "--table", table, "--output", output)
+    assert done.exit_code == 1 and not output.exists()
+    assert done.stdout.startswith("left out 1 entry: fused is no kernel that ")
+    assert done.stderr == f"{name}: nothing is written, for there is nothing that it can say\n"
+
+
 def test_export_asks_for_the_gain_in_percent(tmp_path: Path, saved: Path) -> None:
     table = tmp_path / "table.yaml"
     run("export", "--results", saved, "--table", table)
@@ -299,6 +312,14 @@ def test_inspect_shows_chosen_rows(saved: Path) -> None:
         "M,num_warps",
     )
     assert done.stdout.splitlines() == [" M  num_warps", "16          8", "16          4", "2 rows"]
+
+
+def test_a_chosen_column_that_is_empty_is_shown_and_an_unknown_one_named(saved: Path) -> None:
+    done = run("inspect", "--results", saved, "--columns", "M,time_us", "--limit", "1")
+    assert done.stdout.splitlines() == [" M  time_us", "16        -", "1 row"]
+    assert "unknown column 'tim_us'" in run("inspect", "--results", saved, "--columns", "M,tim_us").stderr
+    shown = run("inspect", "--results", saved, "--limit", "1").stdout
+    assert "predicted_us" in shown and " time_us" not in shown  # of those nobody chose the empty ones are left out
 
 
 def test_inspect_saves_rows_and_prints_json(tmp_path: Path, saved: Path) -> None:

@@ -23,9 +23,9 @@ from kernels.tables.file import load_table, write_table
 from kernels.tables.rows import TunedTable
 from search.cli import app
 from search.commands.export import default_path, export, table_rows
-from search.commands.locks import locked
 from search.evaluation import Value
 from search.results import load_all, save
+from search.results.locks import locked
 
 
 def test_predicted_winner_becomes_a_predicted_row_with_its_origin() -> None:

@@ -21,6 +21,22 @@ def test_a_long_note_stays_one_line_in_a_pipe() -> None:
     assert written.getvalue() == f"note: {text}\n"
 
 
+def test_a_second_sweep_says_what_it_is_for_and_repeats_no_heading_and_no_note() -> None:
+    written = io.StringIO()
+    with TerminalReporter(Console(file=written, width=80), "once more") as reporter:
+        for shapes in (2, 1):
+            reporter.start(GFX950, "offline", shapes)
+            reporter.note("staged_ck is left out")
+            reporter.study_done(Progress(GemmShape(1, 64, 64), 0, 9, None, "", {}))
+    assert written.getvalue().splitlines() == [
+        "2 shapes for gfx950-256cu, judged by offline",
+        "note: staged_ck is left out",
+        "[1/2] 1x64x64: no winner yet, 0 trials (none new)",
+        "once more: 1 shape",
+        "[1/1] 1x64x64: no winner yet, 0 trials (none new)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("protocol", "word"), [("cold-graph-v1@simulated", "simulated"), ("cold-graph-v1@MI355X-SPX", "measured")]
 )

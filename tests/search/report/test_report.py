@@ -104,12 +104,15 @@ def test_numbers_are_aligned_to_the_right() -> None:
     assert TextTable(("n", "t"), (("1", "x"), ("22", "y")), right=frozenset({"n"})).plain() == " n  t\n 1  x\n22  y"
 
 
-def test_rows_leave_out_columns_that_hold_nothing() -> None:
+def test_rows_show_what_is_unknown_as_a_dash() -> None:
     out = io.StringIO()
-    print_rows(
-        results(predicted(1 / 3), failed("crashed"))[["M", "predicted_us", "split_k", "reason"]], output_console(out)
-    )
-    assert out.getvalue().splitlines() == [" M  predicted_us", "16       0.33333", "16             -", "2 rows"]
+    print_rows(results(predicted(1 / 3), failed("crashed"))[["M", "predicted_us", "split_k"]], output_console(out))
+    assert out.getvalue().splitlines() == [
+        " M  predicted_us  split_k",
+        "16       0.33333        -",
+        "16             -        -",
+        "2 rows",
+    ]
 
 
 def test_no_rows_print_their_number() -> None:
@@ -121,4 +124,4 @@ def test_no_rows_print_their_number() -> None:
 def test_overview_has_the_configuration_in_words_and_few_columns() -> None:
     view = overview(results(predicted(9.0, num_warps=8)))
     assert view["configuration"].tolist() == ["16x64x256, warps 8, stages 2"]
-    assert list(view.columns)[:6] == ["M", "N", "K", "family", "configuration", "outcome"]
+    assert list(view.columns) == ["M", "N", "K", "family", "configuration", "outcome", "predicted_us"]

@@ -51,6 +51,18 @@ def test_no_second_file_is_left(study: optuna.Study, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"studies.db", "dashboard.db"}
 
 
+def test_optuna_says_nothing_while_the_file_is_written(
+    study: optuna.Study, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    optuna.logging.set_verbosity(optuna.logging.INFO)  # as it is where no sweep ran before
+    optuna.logging.enable_propagation()
+    try:
+        save(load(tmp_path), tmp_path / "dashboard.db")
+    finally:
+        optuna.logging.disable_propagation()
+    assert caplog.records == []
+
+
 def test_a_measured_study_says_so() -> None:
     study = optuna.create_study()
     describe_study(study, GFX950, SHAPE, "cold-graph-v1")

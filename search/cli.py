@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -153,7 +153,7 @@ def sweep(
     from search.results.undecided import read_points
     from search.results.winners import Competition
     from search.space.shapes import load_shapes
-    from search.terminal import output_console
+    from search.terminal import output_console, print_lines
 
     with naming("--shapes"):
         sets = [load_shapes(file) for file in shapes_file or []]
@@ -176,23 +176,20 @@ def sweep(
     rows = load(storage or results, list(done.studies.values()))
     competition = Competition.of(rows)
     summaries = print_closing(
-        rows,
-        console,
-        interrupted=done.interrupted,
-        competition=competition,
+        rows, console, interrupted=done.interrupted, competition=competition,
+        asked=map(str, request.shapes) if done.interrupted else (),
         gains=gain_lines(rows, sets, competition, request.published),
-    )
-    for line in start_lines(rows, request.starts):
-        console.print(line, soft_wrap=not console.is_terminal)
+    )  # fmt: skip
+    print_lines(start_lines(rows, request.starts), console)
     if ranges:
         _print_ranges(rows, max_regret, console)
     if done.left:
-        console.print(_left_line(len(request.shapes), len(done.left)), soft_wrap=not console.is_terminal)
-    resolved = {summary.shape for summary in summaries if summary.winner is not None}
-    unresolved = [shape for shape in request.shapes if shape not in resolved]
-    _report_unresolved(unresolved, EXIT_INTERRUPTED if done.interrupted else EXIT_UNRESOLVED)
+        print_lines([_left_line(len(request.shapes), len(done.left))], console)
+    _report_unresolved([summary.shape for summary in summaries if summary.winner is None])
     if done.interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
+    if len(request.shapes) > sum(summary.winner is not None for summary in summaries):
+        raise typer.Exit(EXIT_UNRESOLVED)
 
 
 @app.command()
@@ -240,34 +237,38 @@ def export(
     done = write(frame, table=table, output=output, min_gain=min_gain / 100, prove=_prove if proof else None)
     for one in done:
         _print_export(one)
-    _report_unresolved(unresolved_shapes(done))
-    if any(one.proof.wrong for one in done):
+    unresolved = unresolved_shapes(done)
+    _report_unresolved(unresolved)
+    if unresolved or any(one.proof.wrong for one in done):
         raise typer.Exit(EXIT_UNRESOLVED)
 
 
 def _print_export(done: Export) -> None:
-    """What became of each row of one table."""
+    """What became of one table."""
     from kernels.tables.merging import ACTIONS
     from search.results.unfinished import unfinished_line
-    from search.terminal import output_console
+    from search.terminal import output_console, print_lines
 
-    console = output_console()
-    pipe = not console.is_terminal  # where a line stays one
-    for claim, reason in done.proof.wrong.items():
-        console.print(f"wrong    {claim.row}: {reason}; left out", soft_wrap=pipe)
-    for change in done.report.changes:
-        if change.action != "kept" or change.reason != "no new result":
-            origin = done.origins.get(change.row.key) if change.action in ("added", "replaced") else None
-            place = "" if origin is None else f", from {origin}"
-            console.print(f"{change.action:9}{change.row}: {change.reason}{place}", soft_wrap=pipe)
-    for regret in done.regrets:
-        console.print(f"regret   {regret.line()}", soft_wrap=pipe)
     counts = ", ".join(f"{done.report.count(action)} {action}" for action in ACTIONS)
-    console.print(f"{done.path}: {counted(len(done.report.table.rows), 'row')} ({counts})", soft_wrap=pipe)
+    total = f"{done.path}: {counted(len(done.report.table.rows), 'row')} ({counts})"
+    print_lines([*_row_lines(done), total], output_console(), indent=9)
     for reason, count in Counter(done.proof.unproven.values()).items():
         typer.echo(f"{done.path}: {counted(count, 'row')} not proven: {reason}", err=True)
     if done.unfinished:
         typer.echo(f"{done.path}: {unfinished_line(done.unfinished)}, then export again", err=True)
+
+
+def _row_lines(done: Export) -> Iterator[str]:
+    """What became of each row."""
+    for claim, reason in done.proof.wrong.items():
+        yield f"wrong    {claim.row}: {reason}; left out"
+    for change in done.report.changes:
+        if change.action != "kept" or change.reason != "no new result":
+            origin = done.origins.get(change.row.key) if change.action in ("added", "replaced") else None
+            place = "" if origin is None else f", from {origin}"
+            yield f"{change.action:9}{change.row}: {change.reason}{place}"
+    for regret in done.regrets:
+        yield f"regret   {regret.line()}"
 
 
 def _prove(device: DeviceKey, claims: Sequence[Claim]) -> Proof:
@@ -315,15 +316,16 @@ def inspect(
     from search.report.closing import overview, print_closing, print_rows, say_if_simulated
     from search.report.gain import gain_lines
     from search.report.view import View, select, to_json
-    from search.results import load_all, save
+    from search.results import asked_for, load_all, save
     from search.results.published import LEFT_OUT
     from search.results.winners import Competition
     from search.space.shapes import shipped_sets
-    from search.terminal import output_console
+    from search.terminal import output_console, print_lines
 
     console = output_console()
     view = View(query, best, sort, _names(columns, "--columns"), limit)
-    frame = load_all(_places(results, storage, more))
+    places = _places(results, storage, more)
+    frame = load_all(places)
     for line in frame.attrs.get(LEFT_OUT, ()):
         typer.echo(line, err=True)
     if against is not None or fail_slower is not None:
@@ -344,13 +346,13 @@ def inspect(
         print_rows(overview(frame), console)  # published configurations without a time have no winner
     elif view == View() and not (to or plot):
         competition = Competition.of(frame)
+        asked = [shape for place in places for shape in asked_for(place)]
         lines = gain_lines(frame, shipped_sets(), competition)
-        print_closing(frame, console, gains=lines, competition=competition)
+        print_closing(frame, console, asked=asked, gains=lines, competition=competition)
     elif view != View():
         say_if_simulated(frame, console)
         print_rows(rows if view.columns is not None else overview(rows), console)
-    for path in ([to] if to else []) + paths:
-        console.print(f"wrote {path}", soft_wrap=True)
+    print_lines([f"wrote {path}" for path in ([to] if to else []) + paths], console)
 
 
 shapes_app = typer.Typer(help="Shapes files.", no_args_is_help=True)
@@ -537,20 +539,18 @@ def _places(results: Path, storage: str | None, more: Sequence[Path] | None) -> 
 def _publish(format: str, results: Sequence[Path | str], table: Path | None, output: Path | None) -> None:
     """Write a format of a neighbouring project, and say what of the source it does not hold."""
     from search.commands.publish import publish
-    from search.terminal import output_console
+    from search.terminal import output_console, print_lines
 
     done = publish(format, results=results, table=table, output=output)
-    console = output_console()
-    for line in done.left_out:
-        console.print(f"left out {line}", soft_wrap=True)
-    if done.paths and done.lost:
-        console.print(f"the format does not hold {done.lost}", soft_wrap=True)
-    for path in done.paths:
-        console.print(f"wrote {path}", soft_wrap=True)
+    lines = [f"left out {line}" for line in done.left_out]
+    if done.paths:
+        lines += [f"the format does not hold {done.lost}"] if done.lost else []
+        lines += [f"wrote {path}" for path in done.paths]
+        lines += [f"{format}: {done.added} added, {done.replaced} replaced"]
+    print_lines(lines, output_console(), indent=9)
     if not done.paths:
         typer.echo(f"{format}: nothing is written, for there is nothing that it can say", err=True)
         raise typer.Exit(EXIT_UNRESOLVED)
-    console.print(f"{format}: {done.added} added, {done.replaced} replaced", soft_wrap=True)
 
 
 def main() -> None:
@@ -643,8 +643,7 @@ def _left_line(shapes: int, left: int) -> str:
     return f"time budget spent: {searched}, {left} left; the same command goes on"
 
 
-def _report_unresolved(shapes: list[GemmShape], code: int = EXIT_UNRESOLVED) -> None:
-    """Name the shapes without a winner, and exit with ``code`` if there are any."""
+def _report_unresolved(shapes: list[GemmShape]) -> None:
+    """Name the shapes whose trials have no winner."""
     if shapes:
         typer.echo(f"no winner for {first_of(list(map(str, shapes)), NAMED)}", err=True)
-        raise typer.Exit(code)

@@ -38,7 +38,7 @@ from search.results.dashboard import describe_study
 from search.results.record import make_record
 from search.results.starts import Start
 from search.results.storage import open_storage
-from search.results.stored import searched_trials, study_names
+from search.results.stored import note_asked, searched_trials, study_names
 from search.results.studies import Rounds, first_study, only_writer
 from search.results.trials import KeptTrials
 from search.space.space import SearchSpace, load_spaces
@@ -243,6 +243,7 @@ class _Sweep:
     reading: threading.Lock = field(default_factory=threading.Lock)  # of earlier studies
     held: dict[GemmShape, int] = field(default_factory=dict)  # trials of earlier runs
     left: list[GemmShape] = field(default_factory=list)
+    noted: bool = False  # whether a study says what this sweep was asked for
     reporting: threading.Lock = field(default_factory=threading.Lock)
     helping: threading.Lock = field(default_factory=threading.Lock)  # claims are of a process, so that one lane helps
 
@@ -423,10 +424,13 @@ class _Sweep:
         name = self.studies[shape] = self.rounds.to_open(self.first_study(shape), fresh=self.request.fresh)
         with self.reading:
             self.earlier.add(name)
+            first, self.noted = not self.noted, True
         with nullcontext() if self.claims is None else self.claims.alone():
             study = optuna.create_study(storage=self.storage, study_name=name, load_if_exists=True)
             describe_study(study, self.evaluator.device, shape, self.evaluator.protocol)
             KeptTrials(study)
+            if first:
+                note_asked(study, self.request.shapes)
         return study
 
     def first_study(self, shape: GemmShape) -> str:

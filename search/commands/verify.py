@@ -18,9 +18,10 @@ from search.evaluation import Candidate, Evaluation, served
 from search.evaluators.offline import OfflineEvaluator
 from search.gate.interpreted import judged_by_interpreter
 from search.space.available import config_absence
-from search.terminal import output_console
+from search.terminal import output_console, print_lines
 
 EXIT_WRONG = 1
+INDENT = 7  # characters before what a line says
 
 
 class Backend(Protocol):
@@ -67,11 +68,11 @@ def _report(table: TunedTable, backend: Backend, on: str) -> int:
     wrong = 0
     for row, reason in zip(table.rows, missing, strict=True):
         if reason is not None:
-            console.print(f"skip   {row.shape} {row.family}: {reason}", soft_wrap=True)
+            print_lines([f"skip   {row.shape} {row.family}: {reason}"], console, INDENT)
             continue
         done = next(judged)
         wrong += done.outcome != "ok"
-        console.print(line_of(row, done), soft_wrap=True)
+        print_lines([line_of(row, done)], console, INDENT)
     skipped = f", {len(table.rows) - len(chosen)} skipped" if len(chosen) < len(table.rows) else ""
     summary = f"{len(chosen) - wrong} ok, {wrong} wrong{skipped}"
     console.print(f"{counted(len(table.rows), 'row')} for {table.device} on the {on}: {summary}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,9 @@ from search.evaluation import OUTCOMES, SIMULATED
 from search.report.finals import print_finals
 from search.results.comparisons import cliffs
 from search.results.studies import are_simulated
-from search.results.unfinished import settled_early, unfinished, unfinished_line
+from search.results.unfinished import never_begun_lines, settled_early, unfinished, unfinished_line
 from search.results.winners import Competition, Winner, config_of, shapes_of, winners
-from search.terminal import TextTable, print_table
+from search.terminal import TextTable, print_lines, print_table
 
 TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K")
 OVERVIEW = (
@@ -138,12 +138,14 @@ def print_closing(
     console: Console,
     *,
     interrupted: bool = False,
+    asked: Iterable[str] = (),
     gains: Sequence[str] = (),
     competition: Competition | None = None,
 ) -> list[Summary]:
     """Print the closing table, the cliffs beside its winners, which searches were cut short, gains; its summaries.
 
     Args:
+        asked: Shapes of the sweep; those that were never begun are named.
         competition: Of ``frame``; made if not given.
     """
     competition = competition or Competition.of(frame)
@@ -155,29 +157,24 @@ def print_closing(
         console.print("no trials yet")
     print_finals(frame, console)
     best = [summary.winner for summary in summaries if summary.winner is not None]
-    for cliff in cliffs(frame, best, competition):
-        console.print(cliff.line(), soft_wrap=not console.is_terminal)
-    if interrupted:
-        console.print(
-            "interrupted; everything found is kept, the same command resumes", soft_wrap=not console.is_terminal
-        )
-    studies = [(s.shape, str(frame["study"][s.winner.row])) for s in summaries if s.winner is not None]
+    lines = [cliff.line() for cliff in cliffs(frame, best, competition)]
+    lines += ["interrupted; everything found is kept, the same command resumes"] if interrupted else []
+    print_lines([*lines, *_cut_short(frame, best), *never_begun_lines(frame, asked), *gains], console)
+    return summaries
+
+
+def _cut_short(frame: pd.DataFrame, best: Sequence[Winner]) -> list[str]:
+    """A line about the searches of winners that were cut short; none without any."""
+    studies = [(winner.shape, str(frame["study"][winner.row])) for winner in best]
     lacks = unfinished(frame, [study for _, study in studies])
     doubtful = {shape: lacks[study] for shape, study in studies if study in lacks}
-    if doubtful:
-        console.print(unfinished_line(doubtful), soft_wrap=not console.is_terminal)
-    for line in gains:
-        console.print(line, soft_wrap=not console.is_terminal)
-    return summaries
+    return [unfinished_line(doubtful)] if doubtful else []
 
 
 def say_if_simulated(frame: pd.DataFrame, console: Console) -> None:
     """Print that times of ``frame`` are a simulated GPU's, where some are."""
     if are_simulated(frame["protocol"]).any():
-        console.print(
-            "no GPU measured these times: they are a simulated one's, which export refuses",
-            soft_wrap=not console.is_terminal,
-        )
+        print_lines(["no GPU measured these times: they are a simulated one's, which export refuses"], console)
 
 
 def overview(frame: pd.DataFrame) -> pd.DataFrame:

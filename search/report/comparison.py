@@ -8,7 +8,7 @@ from rich.console import Console
 
 from search.report.closing import compact
 from search.results.against import Best, Comparison, signed, total_line
-from search.terminal import TextTable, print_table
+from search.terminal import TextTable, print_lines, print_table
 
 NUMBERS = ("before us", "now us", "change")
 HEADER = ("shape", *NUMBERS, "verdict", "before", "now", "confidence")
@@ -24,7 +24,7 @@ def print_comparison(comparisons: Sequence[Comparison], console: Console) -> Non
         )
         named = tuple((device, *row) for device, row in zip(devices, rows, strict=True))
         print_table(TextTable(HEADER, named, right=frozenset(NUMBERS)), console)
-    console.print(total_line(comparisons), soft_wrap=not console.is_terminal)
+    print_lines([total_line(comparisons)], console)
 
 
 def cells(one: Comparison) -> tuple[str, ...]:

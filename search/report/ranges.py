@@ -9,7 +9,7 @@ from rich.console import Console
 from kernels.wording import counted
 from search.report.closing import compact
 from search.results.ranges import RangeRow
-from search.terminal import TextTable, print_table
+from search.terminal import TextTable, print_lines, print_table
 
 HEADER = ("N", "K", "serves M", "family", "configuration", "worst regret")
 
@@ -19,10 +19,7 @@ def print_ranges(ranges: Sequence[RangeRow], console: Console) -> None:
     rows = tuple(map(_cells, ranges))
     if rows:
         print_table(TextTable(HEADER, rows, right=frozenset(("N", "K", "worst regret"))), console)
-    console.print(
-        f"{counted(len(ranges), 'row')} for M at {sum(len(row.Ms) for row in ranges)} rungs",
-        soft_wrap=not console.is_terminal,
-    )
+    print_lines([f"{counted(len(ranges), 'row')} for M at {sum(len(row.Ms) for row in ranges)} rungs"], console)
 
 
 def _cells(row: RangeRow) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from search.formats import PUBLISHED_SUFFIXES, read_published
 from search.results.checks import REQUIRED, check_results
 from search.results.columns import COLUMNS, FLAG, INTEGER, NUMBER, TEXT, UNITS, typed_frame
 from search.results.published import LEFT_OUT, frame_of
-from search.results.studies import BUNDLE_RESULTS, BUNDLE_SUFFIX, FILE_SUFFIXES, STUDIES_FILE
+from search.results.studies import BUNDLE_RESULTS, BUNDLE_SUFFIX, FILE_SUFFIXES, STUDIES_FILE, holds_studies
 
 PLACE = "place"  # column of where a trial comes from, if several places are read
 DASHBOARD_SUFFIX = ".db"
@@ -73,6 +73,15 @@ def load_all(places: Sequence[Path | str]) -> pd.DataFrame:
     whole = pd.concat(placed, ignore_index=True).astype({PLACE: TEXT})
     whole.attrs = {"units": dict(UNITS), LEFT_OUT: [line for one in frames for line in one.attrs.get(LEFT_OUT, ())]}
     return whole
+
+
+def asked_for(place: Path | str) -> list[str]:
+    """Shapes that the newest sweep was asked for that wrote to ``place``; none where it keeps no studies."""
+    if not holds_studies(place):
+        return []
+    from search.results.stored import asked_shapes  # loads Optuna, which files do not need
+
+    return asked_shapes(place)
 
 
 def _is_ours(path: Path) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import optuna
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +28,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from kernels.disk import replace_file
 from kernels.errors import InputError
+from kernels.problem import GemmShape
 from search.results.columns import COLUMNS, arrow_table, frame_of_table
 from search.results.record import COLUMNS_OF, FINAL, RECORD, Listed, Record, unpacked
 from search.results.storage import open_storage
@@ -35,6 +38,7 @@ FINISHED: Final = (TrialState.COMPLETE, TrialState.PRUNED)
 AT_ONCE: Final = 2_000  # records that are in memory with their names
 WORTH_KEEPING: Final = 5_000  # trials that the Parquet file lacks: reading them takes about a quarter of a second
 PLACE: Final = ("study_id", "trial_id")  # columns of the Parquet file before ours
+ASKED: Final = "asked"  # attribute of a study: when a sweep began, and the shapes that it was asked for
 
 _FROM = f"""
     FROM trials JOIN trial_user_attributes AS attributes ON trials.trial_id = attributes.trial_id
@@ -53,8 +57,8 @@ NEWER = text(f"""
 ONE = text(f"{_RECORDS} AND trials.trial_id = :trial")
 COUNT = text(f"SELECT count(*) {_FROM} AND trials.trial_id <= :last")
 STUDIES = text("SELECT study_id, study_name FROM studies ORDER BY study_id")
-VERSIONS = text("SELECT key, value_json FROM study_user_attributes WHERE key LIKE :key")
-OF_STUDY = text(f"{VERSIONS} AND study_id = :study")
+ATTRIBUTES = text("SELECT key, value_json FROM study_user_attributes WHERE key LIKE :key")
+OF_STUDY = text(f"{ATTRIBUTES} AND study_id = :study")
 SEARCHED = text(f"""
     SELECT studies.study_name, count(*) FROM trials JOIN studies ON trials.study_id = studies.study_id
     WHERE studies.study_name IN :names AND trials.state IN ('{FINISHED[0].name}', '{FINISHED[1].name}')
@@ -83,6 +87,22 @@ def searched_trials(storage: BaseStorage, names: Collection[str]) -> dict[str, i
         for study in storage.get_all_studies() if study.study_name in names
     }  # fmt: skip
     return {name: sum(FINAL not in trial.user_attrs for trial in found) for name, found in trials.items()}
+
+
+def note_asked(study: optuna.Study, shapes: Iterable[GemmShape]) -> None:
+    """Write into ``study`` what a sweep was asked for, so that shapes that it never began are known later."""
+    study.set_user_attr(ASKED, [time.time(), list(map(str, shapes))])
+
+
+def asked_shapes(location: Path | str) -> list[str]:
+    """What the newest sweep was asked for that wrote there."""
+    storage = open_storage(location, create=False)
+    if isinstance(storage, RDBStorage):
+        with storage.engine.connect() as connection:
+            notes = [json.loads(value) for _, value in connection.execute(ATTRIBUTES, {"key": ASKED})]
+    else:
+        notes = [study.user_attrs[ASKED] for study in storage.get_all_studies() if ASKED in study.user_attrs]
+    return max(notes, default=(0.0, []))[1]
 
 
 def newer_trials(connection: Connection, study: int, after: int) -> list[tuple[int, KeptTrial]]:
@@ -163,7 +183,7 @@ def _read(connection: Connection, query: Any, database: str, **parameters: Any) 
 
 
 def _versions(connection: Connection) -> Listed:
-    return _listed(connection.execute(VERSIONS, {"key": f"{COLUMNS_OF}%"}))
+    return _listed(connection.execute(ATTRIBUTES, {"key": f"{COLUMNS_OF}%"}))
 
 
 def _listed(rows: Iterable[Any]) -> Listed:

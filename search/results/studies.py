@@ -50,6 +50,16 @@ def studies_file(location: Path | str) -> Path | None:
     return path / STUDIES_FILE
 
 
+def holds_studies(location: Path | str) -> bool:
+    """Whether studies are at ``location``, or a server is that may have some."""
+    path = Path(location)
+    return (
+        "://" in str(location)
+        or path.suffix in (*JOURNAL_SUFFIXES, *SQLITE_SUFFIXES)
+        or (path / STUDIES_FILE).is_file()
+    )
+
+
 def _file_of_url(url: str) -> Path | None:
     from sqlalchemy import make_url  # here, because it takes long to load and most locations are paths
     from sqlalchemy.exc import ArgumentError

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from kernels.problem import GemmShape
-from kernels.wording import first_of
+from kernels.wording import counted, first_of
 from search.results.studies import PUBLISHED, are_replayed
 
 COLUMNS: Final = ["study", "trial", "selected", "trials_wanted", "settled", "outcome", "evidence"]  # that tell
@@ -94,3 +94,11 @@ def unfinished_line(lacks: Mapping[GemmShape, str]) -> str:
     """One line for people, which names the first few."""
     named = first_of([f"{shape} ({lack})" for shape, lack in lacks.items()], NAMED)
     return f"unfinished: {named}; the same sweep goes on"
+
+
+def never_begun_lines(frame: pd.DataFrame, asked: Iterable[str]) -> list[str]:
+    """A line for people about the shapes that a sweep was ``asked`` for and that have no trial; none without any."""
+    begun = set(frame["shape"])
+    missing = [shape for shape in asked if shape not in begun]
+    named = first_of(missing, NAMED)
+    return [f"{counted(len(missing), 'shape')} never begun: {named}; the same sweep begins them"] if missing else []

@@ -109,11 +109,25 @@ def test_an_interrupted_sweep_says_so_before_what_is_unfinished_and_exits_130(
     args = ("--target", "gfx950", "--families", "fused", "--trials", 9, "--results", tmp_path)
     done = run("sweep", "16x2112x7168", "1..64x2880x512", *args)
     assert done.exit_code == 130
-    kept, unfinished = done.stdout.splitlines()[-2:]
+    kept, unfinished, never = done.stdout.splitlines()[-3:]
     assert kept == "interrupted; everything found is kept, the same command resumes"
     assert unfinished.startswith("unfinished: 16x2112x7168 (")
-    named = ", ".join(f"{M}x2880x512" for M in (1, 2, 4, 8, 16))
-    assert done.stderr == f"no winner for {named} and 2 more\n"
+    named = ", ".join(f"{M}x2880x512" for M in (1, 2, 4, 8, 16, 32, 64))
+    assert never == f"7 shapes never begun: {named}; the same sweep begins them"
+    assert done.stderr == ""
+    assert run("inspect", "--results", tmp_path).stdout.splitlines()[-1] == never
+
+
+@pytest.mark.parametrize("place", ["folder", "sweep.log"])
+def test_only_the_newest_sweep_says_what_was_never_begun(tmp_path: Path, fake: FakeEvaluator, place: str) -> None:
+    args = ("--target", "gfx950", "--families", "fused", "--trials", 2, "--storage", tmp_path / place)
+    fake.function = lambda candidate: judge(candidate) if candidate.shape.M == 1 else pytest.fail("never begun")
+    with pytest.raises(pytest.fail.Exception):
+        CliRunner().invoke(app, ["sweep", "1,2,4x2880x512", *map(str, args)], catch_exceptions=False)
+    never = "2 shapes never begun: 2x2880x512, 4x2880x512; the same sweep begins them"
+    assert run("inspect", "--storage", tmp_path / place).stdout.splitlines()[-1] == never
+    assert run("sweep", "1x2880x512", *args).exit_code == 0
+    assert "never begun" not in run("inspect", "--storage", tmp_path / place).stdout
 
 
 def test_a_time_that_is_too_short_for_any_trial_is_said_in_one_line(tmp_path: Path, fake: FakeEvaluator) -> None:

@@ -21,7 +21,7 @@ from kernels.mxfp4.layouts import padded_scale_shape, shuffle_scale_tiles, unshu
 from kernels.mxfp4.numerics import Mxfp4Tensor, quantize
 from kernels.problem import BLOCK, GemmShape
 from search.gate.tolerance import RowSizes, bf16_sum_bound, sum_bound
-from search.gfx950.simulator.state.arrays import Array
+from search.gfx950.simulator.state.arrays import Array, lazy_zeros
 
 ROWS = 32  # a block of rows: a row group of the shuffled scales, two of the shuffled weight
 # Scales differ, so that one from a wrong block shows, but little: products are multiples of one quantum, and the sum
@@ -94,9 +94,9 @@ class GateInputs:
         self.extreme = self.extreme and not self.ordinary
         M, N, K = self.shape.M, self.shape.N, self.shape.K
         stride = self.stride or K
-        self.a = np.zeros((M - 1) * stride + K, np.uint16)
-        self.b = np.zeros((N, K // 2), np.uint8)
-        self.b_scale = np.zeros(padded_scale_shape(N, K // BLOCK), np.uint8)
+        self.a = lazy_zeros((M - 1) * stride + K, np.uint16)
+        self.b = lazy_zeros((N, K // 2), np.uint8)
+        self.b_scale = lazy_zeros(padded_scale_shape(N, K // BLOCK), np.uint8)
         self._shifts = SHIFTS[self.extreme] * group_kinds(K // BLOCK, np.random.default_rng((self.seed, 2)))
 
     @property

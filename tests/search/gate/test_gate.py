@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -142,6 +143,14 @@ def test_an_instruction_that_is_not_modelled_is_no_pass() -> None:
         check_program(program, load_calls([unknown]), TAILS)
 
 
+@pytest.mark.parametrize("family", ["fused", "fused_splitk_ticket"])
+def test_a_product_that_is_larger_than_the_memory_takes_that_of_its_sample(family: str) -> None:
+    shape = GemmShape(1 << 17, 129280, 512)  # C has 34 GB; with four slices of fp32 and who stored what 360 GB
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert check(default_program(family, shape, BLOCK_M=64, BLOCK_N=128, BLOCK_K=128), shape).elements > 4 * 64 * 128
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # KB
+
+
 def test_an_element_off_by_one_step_is_named() -> None:
     program = default_program("fused", TAILS)
     sample = take_sample(program, TAILS)
@@ -154,19 +163,19 @@ def test_an_element_off_by_one_step_is_named() -> None:
         sample.compare()
 
 
-def test_a_write_outside_of_the_executed_tiles_is_caught() -> None:
-    shape = GemmShape(16, 640, 64)
-    program = default_program("fused", shape)
-    sample = take_sample(program, shape)
+@pytest.mark.parametrize("shape", [GemmShape(16, 640, 64), GemmShape(4096, 4096, 64)], ids=["poisoned", "too large"])
+def test_a_write_outside_of_the_executed_tiles_is_caught(shape: GemmShape) -> None:
+    sample = take_sample(default_program("fused", shape), shape)
     out = sample.memory["out"].array
     for region in sample.touched[-1]:
         exact = to_bf16(sample.inputs.expected(region.rows, region.columns).reference)
-        out[:, region.columns.start : region.columns.stop] = exact.view(torch.uint16).numpy()
+        rows, columns = (slice(span.start, span.stop) for span in (region.rows, region.columns))
+        out[rows, columns] = exact.view(torch.uint16).numpy()
     sample.reject_stray_values()
     owned = {column for region in sample.touched[-1] for column in region.columns}
-    untouched = min(set(range(640)) - owned)
-    out[2, untouched] = 0
-    with pytest.raises(WrongResultError, match=rf"C\[2, {untouched}\] was written"):
+    m, n = shape.M - 1, min(set(range(shape.N)) - owned)
+    out[m, n] = 5
+    with pytest.raises(WrongResultError, match=rf"C\[{m}, {n}\] was written .* \(1 element\)"):
         sample.reject_stray_values()
 
 

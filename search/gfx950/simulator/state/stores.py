@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from search.gfx950.simulator.state.arrays import Array
+from search.gfx950.simulator.state.arrays import Array, lazy_zeros
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class StoreLog:
         Both are [n, items].
         """
         if self._latest is None:
-            self._latest = np.zeros((2, self.items), np.int32)
+            self._latest = lazy_zeros((2, self.items), np.int32)
         for run in range(self._looked_at, len(self._runs)):
             there, width, waves = self._runs[run]
             index = self._index(there, width)
@@ -107,7 +107,7 @@ class StoreLog:
 
     def _owners(self) -> Array:
         if self._writers is None:
-            self._writers = np.zeros(self.items, np.uint32)
+            self._writers = lazy_zeros(self.items, np.uint32)
         return self._writers
 
     def _index(self, offsets: Array, size: int) -> Array:

@@ -14,7 +14,9 @@ import pandas as pd
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.dispatch import load_dispatcher
+from kernels.families import FAMILIES
 from kernels.families.defaults import default_choice
+from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
 from search.evaluation import Point
 from search.gfx950.machine import Machine, machine_of
@@ -25,6 +27,7 @@ from search.study.points import LegalPoints, Points
 
 EACH = 3  # favourites of every family
 OVERALL = 12
+CROWDED = 1.5  # a lane's registers, that its part of a step's tiles may take
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,8 @@ def _ordering_machine(device: DeviceKey) -> Machine:
 def favourites(legal: Mapping[str, LegalPoints], shape: GemmShape, device: DeviceKey) -> Favourites:
     """The best few points of every family, and the best of all.
 
-    Points that the estimate cannot tell apart (it knows no GROUP_M, waves_per_eu or cache_modifier) count once.
+    Points that the estimate cannot tell apart (it knows no GROUP_M, waves_per_eu or cache_modifier) count once, and
+    doubtful ones not at all.
     """
     machine = _ordering_machine(device)
     first: list[tuple[float, str, int]] = []
@@ -60,8 +64,11 @@ def favourites(legal: Mapping[str, LegalPoints], shape: GemmShape, device: Devic
     rest: list[tuple[float, str, int]] = []
     for family, points in legal.items():
         if is_modelled(family):
-            times, indices = np.unique(estimate_us(family, points.frame, shape, machine).round(4), return_index=True)
-            ranked = [(float(time), family, int(index)) for time, index in zip(times, indices, strict=True)]
+            likely = np.flatnonzero(~doubtful_on(device, family, points.frame))
+            times, indices = np.unique(
+                estimate_us(family, points.frame, shape, machine)[likely].round(4), return_index=True
+            )
+            ranked = [(float(time), family, int(index)) for time, index in zip(times, likely[indices], strict=True)]
             first += ranked[:1]
             each += ranked[1:EACH]
             rest += ranked[EACH:OVERALL]
@@ -93,6 +100,26 @@ def estimates_us(
 def doubtful(family: str, frame: pd.DataFrame, machine: Machine) -> Flags:
     """Whether each point of ``frame`` [points] will probably spill, or not fit the LDS of ``machine``."""
     return overflows(family, columns_of(frame), len(frame), machine)
+
+
+def decoded_tiles_spill(family: str, frame: pd.DataFrame, device: DeviceKey) -> Flags:
+    """Whether each point of ``frame`` [points] surely spills where operands are decoded: without an FP4 matrix unit.
+
+    A step's tiles lie in registers then, two bf16 values in each, beside the accumulators. On an H200 no point that
+    asks a lane for more than :data:`CROWDED` times its registers came within 1.4 times of its shape's best; they are
+    3 % of the points, and the compilers spent 21 % of their time on them (``benchmarks/crowded_tiles.py``).
+    """
+    if device.has_scaled_fp4 or not issubclass(FAMILIES[family].config_type, TileConfig):
+        return np.zeros(len(frame), np.bool_)
+    m, n, k, warps = (frame[name].to_numpy(np.float64) for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps"))
+    registers = (m * n + (m + n) * k / 2) / (warps * device.architecture.wave)
+    return np.asarray(registers > CROWDED * device.architecture.lane_registers)
+
+
+def doubtful_on(device: DeviceKey, family: str, frame: pd.DataFrame) -> Flags:
+    """Which points of ``frame`` [points] are left until no other is."""
+    machine = machine_of(device)
+    return decoded_tiles_spill(family, frame, device) if machine is None else doubtful(family, frame, machine)
 
 
 def winners_of(frame: pd.DataFrame, device: DeviceKey) -> dict[GemmShape, Point]:
@@ -141,8 +168,5 @@ def first_trials(
 
 
 def sweep_points(legal: Mapping[str, LegalPoints], device: DeviceKey, seed: int) -> Points:
-    """The legal points of a shape; where the device has a model, those that will probably spill come last."""
-    machine = machine_of(device)
-    if machine is None:
-        return Points(legal, seed)
-    return Points(legal, seed, {family: doubtful(family, found.frame, machine) for family, found in legal.items()})
+    """The legal points of a shape; those that will probably spill come last."""
+    return Points(legal, seed, {family: doubtful_on(device, family, found.frame) for family, found in legal.items()})

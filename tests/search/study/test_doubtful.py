@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
+import pytest
 from small_search import points
 
+from kernels.device import GFX950, DeviceKey
 from kernels.families.fused import TileConfig
 from kernels.families.staged_ck import StagedCkConfig
 from kernels.families.staged_hip import StagedHipConfig
 from search.gfx950.machine import MI355X
 from search.study.points import Points
-from search.study.priors import doubtful
+from search.study.priors import doubtful, doubtful_on
 
 
 def judged(**knobs: int) -> bool:
@@ -56,3 +60,32 @@ def test_a_hip_tile_whose_accumulators_fill_the_registers_is_doubtful() -> None:
 def test_what_is_built_already_is_never_doubtful() -> None:
     assert doubtful("staged_ck", pd.DataFrame([StagedCkConfig().to_dict()] * 2), MI355X).tolist() == [False, False]
     assert doubtful("aiter", pd.DataFrame(index=range(1)), MI355X).tolist() == [False]
+
+
+H200 = DeviceKey("sm_90", 132)
+# Of 128 lanes: 16 x 256 accumulators are 32 registers a lane; (16 + 256) x 512 bf16 values, two a register, are 544.
+CROWDED = {"BLOCK_M": 16, "BLOCK_N": 256, "BLOCK_K": 512, "num_warps": 4}
+
+
+@pytest.mark.parametrize(
+    ("tile", "spills"),
+    [
+        (CROWDED, True),  # 576 of 255 registers
+        (CROWDED | {"num_warps": 8}, False),  # 288: some such code is among the best
+        (CROWDED | {"BLOCK_K": 256}, False),  # 304
+        (CROWDED | {"BLOCK_M": 256, "BLOCK_K": 64}, True),  # 512 accumulators and 128
+    ],
+)
+def test_decoded_tiles_that_crowd_the_registers_come_last(tile: Mapping[str, int], spills: bool) -> None:
+    frame = pd.DataFrame([TileConfig(**tile).to_dict()])  # type: ignore[arg-type]
+    assert doubtful_on(H200, "fused", frame).tolist() == [spills]
+    assert not doubtful_on(DeviceKey("gfx942", 304), "fused", frame).any()  # 64 lanes a wave, 512 registers a lane
+
+
+def test_where_codes_are_multiplied_as_they_are_the_model_decides_alone() -> None:
+    frame = pd.DataFrame([TileConfig(**CROWDED).to_dict()])  # type: ignore[arg-type]
+    assert doubtful_on(GFX950, "fused", frame).tolist() == doubtful("fused", frame, MI355X).tolist()
+
+
+def test_what_another_library_wrote_decodes_nothing_that_is_known() -> None:
+    assert not doubtful_on(H200, "aiter", pd.DataFrame(index=range(2))).any()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from kernels.device import GFX950, DeviceKey
@@ -12,7 +13,7 @@ from kernels.problem import GemmShape
 from search.gfx950.machine import machine_of
 from search.space.legal_set import LegalSet, legal_set
 from search.space.space import load_space
-from search.study.priors import estimates_us, favourites, sweep_points
+from search.study.priors import doubtful_on, estimates_us, favourites, sweep_points
 
 SHAPE = GemmShape(16, 2112, 7168)
 SPACE = load_space(Path(__file__).resolve().parents[3] / "configs" / "spaces" / "fused.yaml")
@@ -36,7 +37,14 @@ def test_another_device_has_an_order_to_begin_with_and_no_model(device: DeviceKe
     points = legal(device)
     assert machine_of(device) is None
     assert favourites(points, SHAPE, device).first[0][0] == "fused"
-    assert not sweep_points(points, device, 0).last.any()  # what spills there is not known
+    assert not sweep_points(points, device, 0).last.all()
+
+
+def test_no_favourite_is_doubtful() -> None:
+    device = DeviceKey("sm_90", 132)
+    liked = favourites(legal(device), SHAPE, device)
+    frame = pd.DataFrame([config.to_dict() for _, config in (*liked.first, *liked.others)])
+    assert not doubtful_on(device, "fused", frame).any()
 
 
 def test_fewer_compute_units_take_longer() -> None:

@@ -71,7 +71,7 @@ class Setting:
 
 def searched(recording: Recording, search: Search, setting: Setting) -> Iterator[int]:
     """Points in the order of their evaluation; each ends before those that began after it."""
-    seeds = deque(recording.seeds if setting.seeded else ())
+    seeds = deque(recording.seeds[: search.most_seeds] if setting.seeded else ())
     running: deque[int] = deque()
     for ended in range(setting.trials):
         while len(running) < min(in_flight(setting.capacity, ended), setting.trials - ended):

@@ -131,6 +131,11 @@ def _trials(other: Recording, shape: GemmShape) -> OtherShape:
 class Search(Protocol):
     """Proposes points; ``SurrogateSearch`` is one."""
 
+    @property
+    def most_seeds(self) -> int | None:
+        """Points that are tried before it is asked; None: all that there are."""
+        ...
+
     def propose(self, running: Sequence[int]) -> int:
         """A point that was not tried."""
         ...
@@ -142,6 +147,8 @@ class Search(Protocol):
 
 class RandomSearch:
     """Points in random order."""
+
+    most_seeds: int | None = None
 
     def __init__(self, space: PointSpace, seed: int) -> None:
         self.space = space

@@ -38,6 +38,7 @@ class LegalSampler(BaseSampler):
     """
 
     learns = True  # whether what a trial says changes the next proposal
+    most_seeds: int | None = None  # points that a sweep may try before it asks; None: all that it has
 
     def __init__(self, points: Points, spaces: Spaces) -> None:
         self.points = points
@@ -107,6 +108,8 @@ class SurrogateSampler(LegalSampler):
         points: The legal points and which were tried.
         search: Over the points in the numbering of ``points``.
     """
+
+    most_seeds = SurrogateSearch.most_seeds
 
     def __init__(self, points: Points, spaces: Spaces, search: SurrogateSearch) -> None:
         super().__init__(points, spaces)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from itertools import islice
 from typing import Any
 
 import optuna
@@ -182,7 +183,7 @@ class StudyRun:
 
         Args:
             trials: Trials wanted, those of earlier runs included.
-            seeds: Points to try first, in order; illegal and tried ones are skipped.
+            seeds: Points to try first, in order, or as many as the sampler wants; illegal and tried ones are skipped.
             deadline_s: End, on the clock of ``time.monotonic``.
             shares: The search takes one of so many equal parts of the time until then. Its part begins when as many
                 trials have ended as are judged at a time, or 16: a small one would end before the first.
@@ -220,6 +221,8 @@ class StudyRun:
             self.shape, self.evaluator.device, self.others,
         )  # fmt: skip
         chosen = make_sampler(sampler, task)
+        legal = (point for point in self._seeds if self.points.number(*point) is not None)
+        self._seeds = deque(islice(legal, chosen.most_seeds))
         live = optuna.create_study(sampler=chosen)
         live.add_trials(
             frozen_trial(record, {RECORD: record}, **parameters(point_of(record), spaces)) for record in earlier

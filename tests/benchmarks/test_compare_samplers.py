@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,8 @@ def recorded(folder: Path) -> Path:
 
 class InOrder:
     """Proposes the points backwards, and remembers what was in flight."""
+
+    most_seeds = 2
 
     def __init__(self) -> None:
         self.next = 63
@@ -69,6 +72,12 @@ def test_as_many_are_in_flight_as_a_study_would_allow(tmp_path: Path) -> None:
     assert max(search.running[:8]) == 7 and max(search.running) < 20
 
 
+def test_a_search_begins_with_as_many_seeds_as_it_wants(tmp_path: Path) -> None:
+    (recording,) = recordings(recorded(tmp_path))
+    begun = list(searched(replace(recording, seeds=(7, 9, 11)), InOrder(), Setting(trials=4, seeded=True)))
+    assert begun == [7, 9, 63, 62]
+
+
 @pytest.mark.parametrize("name", SEARCHES)
 def test_every_search_proposes_every_point_once(name: str, tmp_path: Path) -> None:
     (recording,) = recordings(recorded(tmp_path))
@@ -87,4 +96,5 @@ def test_samplers_are_compared_by_trials_to_the_best_of_all() -> None:
     fast = [measured(8.0, trial=0), measured(7.99, trial=1)]
     table = comparison({"a": results(*slow), "b": results(*fast)}, (GemmShape(16, 2112, 7168),))
     assert table["best us"].tolist() == [8.05, 7.99]
-    assert table["there"].tolist() == [3, 1]  # within 1 % of 7.99
+    assert table["to the best"].tolist() == [3, 1]  # within 1 % of 7.99
+    assert table["to a's"].tolist() == [3, 1]  # within 1 % of 8.05

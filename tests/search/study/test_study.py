@@ -79,6 +79,15 @@ def test_tries_the_seeds_first_and_skips_illegal_and_repeated_ones(tmp_path: Pat
     assert [c.config for c in asked[:2]] == [GOOD, other]
 
 
+@pytest.mark.parametrize(("sampler", "taken"), [("tpe", 12), ("surrogate", 8)])
+def test_a_sampler_that_knows_better_takes_the_first_seeds_only(tmp_path: Path, sampler: str, taken: int) -> None:
+    illegal = ("fused", TileConfig(BLOCK_M=256))
+    seeds = [illegal, *(("fused", points().legal["fused"].config(index)) for index in range(0, 96, 8))]
+    asked = search(tmp_path, trials=14, sampler=sampler, evaluator=FakeEvaluator(capacity=1), seeds=seeds).asked
+    assert [c.config for c in asked[:taken]] == [config for _, config in seeds[1 : taken + 1]]
+    assert [c.config for c in asked[taken:12]] != [config for _, config in seeds[taken + 1 :]] or taken == 12
+
+
 def test_what_fails_is_recorded_as_pruned_with_its_reason(tmp_path: Path) -> None:
     def fail(candidate: Candidate) -> Evaluation:
         return Evaluation("resource_limit", "spills 12 registers")

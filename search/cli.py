@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from search.space.shapes import ShapeSet
 
 EXIT_UNRESOLVED = 1  # some shapes have no winner
+PROVE_ELSEWHERE = "export again where there is more memory and time, or with --no-proof"
 EXIT_INTERRUPTED = 130  # by Ctrl-C, as shells have it: 128 and the number of SIGINT
 NAMED = 5  # shapes of a list that can be long
 RESULTS = Path("results")
@@ -239,7 +240,7 @@ def export(
         _print_export(one)
     unresolved = unresolved_shapes(done)
     _report_unresolved(unresolved)
-    if unresolved or any(one.proof.wrong for one in done):
+    if unresolved or any(one.proof.wrong or one.proof.failed for one in done):
         raise typer.Exit(EXIT_UNRESOLVED)
 
 
@@ -262,6 +263,9 @@ def _row_lines(done: Export) -> Iterator[str]:
     """What became of each row."""
     for claim, reason in done.proof.wrong.items():
         yield f"wrong    {claim.row}: {reason}; left out"
+    for claim, reason in done.proof.failed.items():
+        fate = "stays as it was" if claim.row in done.report.table.rows else "left out"
+        yield f"unproven {claim.row}: could not be executed here ({reason}); {fate}; {PROVE_ELSEWHERE}"
     for change in done.report.changes:
         if change.action != "kept" or change.reason != "no new result":
             origin = done.origins.get(change.row.key) if change.action in ("added", "replaced") else None

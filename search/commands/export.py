@@ -48,20 +48,25 @@ class Proof:
     Args:
         right: Claims that hold.
         wrong: Those that do not, and why.
-        unproven: Those of which nothing was found out, and why.
+        unproven: Those of which nothing was found out, and why; they were measured, or nothing here executes them.
+        failed: Those whose execution did not end, and why: killed, too slow, too large. Nothing else speaks for them.
     """
 
     right: frozenset[Claim] = frozenset()
     wrong: Mapping[Claim, str] = field(default_factory=dict)
     unproven: Mapping[Claim, str] = field(default_factory=dict)
+    failed: Mapping[Claim, str] = field(default_factory=dict)
 
     def joined(self, other: Proof) -> Proof:
         """Both."""
-        return Proof(self.right | other.right, {**self.wrong, **other.wrong}, {**self.unproven, **other.unproven})
+        return Proof(
+            self.right | other.right, {**self.wrong, **other.wrong}, {**self.unproven, **other.unproven},
+            {**self.failed, **other.failed},
+        )  # fmt: skip
 
     def without_answer(self, claims: Sequence[Claim]) -> list[Claim]:
         """Those of ``claims`` that nobody looked at."""
-        return [one for one in claims if one not in self.right and one not in self.wrong and one not in self.unproven]
+        return [one for one in claims if one not in {*self.right, *self.wrong, *self.unproven, *self.failed}]
 
     def refutes(self, row: TableRow) -> bool:
         """Whether the configuration of ``row`` is wrong at its shape."""
@@ -77,7 +82,7 @@ class Export:
     """What was written.
 
     Args:
-        proof: What became of the rows that were executed; the wrong ones were left out.
+        proof: What became of the rows that were executed; those that are wrong or failed were left out.
         unresolved: Shapes of the results that have no winner.
         unfinished: What the search lacks that a row of the table comes from, by the row's shape.
         origins: Of several places of results, the one from which a row came, by its key.
@@ -98,8 +103,8 @@ def export(
 ) -> list[Export]:
     """Merge the winners of ``frame`` into a table for each device, and write it.
 
-    Rows that are new, and old ones that will serve more than before, are executed first. A wrong one is left out, and
-    the runner-up of its shape takes its place.
+    Rows that are new, and old ones that will serve more than before, are executed first. A wrong one, and a new
+    one whose execution does not end, is left out, and the runner-up of its shape takes its place.
 
     Rows of replays, whose times were recorded earlier and perhaps elsewhere, and of simulated GPUs are left out: a
     line on the error stream says so.
@@ -224,9 +229,9 @@ def _holds(old: Claim | None, new: Claim) -> bool:
 
 
 def _without_refuted(frame: pd.DataFrame, proof: Proof) -> pd.DataFrame:
-    """``frame`` without the trials of configurations that are wrong."""
+    """``frame`` without the trials of configurations that are wrong, or that nobody executed to the end."""
     bad = pd.Series(False, index=frame.index)
-    for row in (claim.row for claim in proof.wrong):
+    for row in (claim.row for claim in (*proof.wrong, *proof.failed)):
         here = (frame["M"] == row.M) & (frame["N"] == row.N) & (frame["K"] == row.K) & (frame["family"] == row.family)
         bad |= (here & _has_config(frame, row)).fillna(False).astype(bool)
     return frame[~bad]

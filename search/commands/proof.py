@@ -9,7 +9,7 @@ from kernels.device import DeviceKey
 from kernels.tables.rows import TableRow, needs_proof
 from kernels.wording import counted
 from search.commands.export import Claim, Proof
-from search.commands.verify import BACKENDS, Backend
+from search.commands.verify import BACKENDS, UNFINISHED, Backend
 from search.evaluation import Evaluation
 
 ROUNDING = 0.05  # of a time: which tiles were executed, in whose code some instructions are only sometimes taken
@@ -25,9 +25,10 @@ def prove(device: DeviceKey, claims: Sequence[Claim]) -> Proof:
     proofs = [_proof(BACKENDS[name], device, claims) for name, refusal in refusals.items() if refusal is None]
     right = frozenset[Claim]().union(*(one.right for one in proofs))
     wrong = {claim: reason for one in proofs for claim, reason in one.wrong.items()}
+    failed = {claim: reason for one in proofs for claim, reason in one.failed.items() if claim not in wrong}
     doubtful = {claim: reason for one in proofs for claim, reason in one.unproven.items()}
-    unproven = {claim: reason for claim, reason in doubtful.items() if claim not in right and claim not in wrong}
-    return Proof(right - set(wrong), wrong, unproven)
+    unproven = {claim: reason for claim, reason in doubtful.items() if claim not in {*right, *wrong, *failed}}
+    return Proof(right - {*wrong, *failed}, wrong, unproven, failed)
 
 
 def _proof(backend: Backend, device: DeviceKey, claims: Sequence[Claim]) -> Proof:
@@ -37,9 +38,10 @@ def _proof(backend: Backend, device: DeviceKey, claims: Sequence[Claim]) -> Proo
     chosen = [claim for claim in claims if claim not in missing]
     judged = zip(chosen, backend.judge(device, [claim.candidate for claim in chosen]), strict=True)
     faults = {claim: (done, fault) for claim, done in judged if (fault := _fault(claim.row, done)) is not None}
-    wrong = {claim: fault for claim, (done, fault) in faults.items() if _refuses(claim.row, done)}
-    unproven = {claim: fault for claim, (_, fault) in faults.items() if claim not in wrong}
-    return Proof(frozenset(chosen) - set(faults), wrong, missing | unproven)
+    found: dict[str, dict[Claim, str]] = {"wrong": {}, "unproven": missing, "failed": {}}
+    for claim, (done, fault) in faults.items():
+        found[_kind(claim.row, done)][claim] = fault
+    return Proof(frozenset(chosen) - set(faults), **found)
 
 
 def _fault(row: TableRow, done: Evaluation) -> str | None:
@@ -52,6 +54,10 @@ def _fault(row: TableRow, done: Evaluation) -> str | None:
     return f"{row.made.protocol} predicts {done.objective_us:.4g} us here, not {row.cost_us:g}: sweep it again"
 
 
-def _refuses(row: TableRow, done: Evaluation) -> bool:
-    """A measured row was right on the GPU that it is for: only a wrong result speaks against it."""
-    return done.outcome == "wrong_result" or row.evidence == "predicted"
+def _kind(row: TableRow, done: Evaluation) -> str:
+    """What a fault makes of ``row``. A measured one was right on its GPU: only a wrong result speaks against it."""
+    if done.outcome == "wrong_result":
+        return "wrong"
+    if row.evidence == "measured":
+        return "unproven"
+    return "failed" if done.outcome in UNFINISHED else "wrong"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.errors import InputError
@@ -22,6 +23,7 @@ from search.terminal import output_console, print_lines
 
 EXIT_WRONG = 1
 INDENT = 7  # characters before what a line says
+UNFINISHED: Final = ("crashed", "timed_out")  # outcomes of an execution that did not end: nobody knows what is right
 
 
 class Backend(Protocol):
@@ -38,7 +40,7 @@ class Backend(Protocol):
 
 
 def verify_table(path: Path | None, on: str) -> int:
-    """Print a line a row, ``ok``, ``wrong`` or ``skip`` with the reason; the exit code: 0, or 1 if a row is wrong.
+    """Print a line a row with the reason: ``ok``, ``wrong``, ``failed`` or ``skip``; the exit code, 1 if one is not ok.
 
     Args:
         path: Tuned table; None: the project's own for the GPU here, or for ``GFX950`` where there is none.
@@ -65,26 +67,32 @@ def _report(table: TunedTable, backend: Backend, on: str) -> int:
     missing = [backend.absence(row, table.device) for row in table.rows]
     chosen = [row for row, reason in zip(table.rows, missing, strict=True) if reason is None]
     judged = backend.judge(table.device, [served(row, table) for row in chosen])
-    wrong = 0
+    words = Counter(ok=0, wrong=0)
     for row, reason in zip(table.rows, missing, strict=True):
         if reason is not None:
             print_lines([f"skip   {row.shape} {row.family}: {reason}"], console, INDENT)
             continue
         done = next(judged)
-        wrong += done.outcome != "ok"
+        words[word_of(done)] += 1
         print_lines([line_of(row, done)], console, INDENT)
-    skipped = f", {len(table.rows) - len(chosen)} skipped" if len(chosen) < len(table.rows) else ""
-    summary = f"{len(chosen) - wrong} ok, {wrong} wrong{skipped}"
+    if len(chosen) < len(table.rows):
+        words["skipped"] = len(table.rows) - len(chosen)
+    summary = ", ".join(f"{count} {word}" for word, count in words.items())
     console.print(f"{counted(len(table.rows), 'row')} for {table.device} on the {on}: {summary}")
-    return EXIT_WRONG if wrong else 0
+    return EXIT_WRONG if words["ok"] < len(chosen) else 0
+
+
+def word_of(done: Evaluation) -> str:
+    """``ok``; ``failed`` where the execution did not end; else ``wrong``."""
+    return "failed" if done.outcome in UNFINISHED else "ok" if done.outcome == "ok" else "wrong"
 
 
 def line_of(row: TableRow, done: Evaluation) -> str:
     """What is said of one row."""
-    name = f"{row.shape} {row.family}"
+    name = f"{word_of(done):6} {row.shape} {row.family}"
     if done.outcome == "ok":
-        return f"ok     {name}: largest relative error {done.facts.get('max_rel_error', 0):.2g}"
-    return f"wrong  {name}: {done.outcome}: {' '.join(done.reason.split())}"
+        return f"{name}: largest relative error {done.facts.get('max_rel_error', 0):.2g}"
+    return f"{name}: {done.outcome}: {' '.join(done.reason.split())}"
 
 
 class SimulatorBackend:

@@ -220,6 +220,21 @@ def test_a_wrong_row_is_named_left_out_and_exit_code_1(
     assert done.stderr == f"{tmp_path}/t.yaml: 1 row not proven: no GPU\n"
 
 
+def test_a_row_that_could_not_be_executed_is_not_called_wrong(
+    tmp_path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, table = tmp_path / "results.parquet", tmp_path / "t.yaml"
+    save(results(predicted(8.0)), path)
+    reason = "crashed: while it was checked: the worker was killed by SIGKILL"
+    monkeypatch.setattr("search.cli._prove", lambda device, claims: Proof(failed=dict.fromkeys(claims, reason)))
+    done = run("export", "--results", path, "--table", table)
+    assert (done.exit_code, load_table(table).rows) == (1, ())
+    said = f"could not be executed here ({reason})"
+    cure = "export again where there is more memory and time, or with --no-proof"
+    assert done.stdout.splitlines()[0] == f"unproven 16x2112x7168 fused predicted_us=8: {said}; left out; {cure}"
+    assert "wrong" not in done.output
+
+
 def test_a_search_that_was_cut_short_is_named_where_its_winner_is_shown_or_exported(tmp_path: Path) -> None:
     path = tmp_path / "results.parquet"
     save(results(predicted(9.0, trials_wanted=96)), path)

@@ -96,6 +96,7 @@ OK, WRONG, CRASHED = (
     Evaluation("wrong_result", "at M = 15: off"),
     Evaluation("crashed", "not checked"),
 )
+LATE, REFUSED = Evaluation("timed_out", "no answer within 120 s"), Evaluation("compile_error", "the compiler aborted")
 
 
 def test_rows_are_executed_as_served_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,21 +108,39 @@ def test_rows_are_executed_as_served_candidates(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("trial", "answer", "wrong"),
+    ("trial", "answer", "kind"),
     [
-        (predicted(8.0), WRONG, True),
-        (predicted(8.0), CRASHED, True),  # nothing but the simulator ever said that it is right
-        (measured(8.0), WRONG, True),
-        (measured(8.0), CRASHED, False),  # right on its GPU; that the simulator lacks an instruction is no fault of it
+        (predicted(8.0), WRONG, "wrong"),
+        (
+            predicted(8.0),
+            CRASHED,
+            "failed",
+        ),  # nothing but the simulator ever said that it is right, nobody that it is not
+        (predicted(8.0), LATE, "failed"),
+        (predicted(8.0), REFUSED, "wrong"),
+        (measured(8.0), WRONG, "wrong"),
+        (measured(8.0), CRASHED, "unproven"),  # right on its GPU; that the simulator lacks something is no fault of it
     ],
 )
 def test_what_speaks_against_a_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: dict[str, object], answer: Evaluation, wrong: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: dict[str, object], answer: Evaluation, kind: str
 ) -> None:
     monkeypatch.setattr("search.commands.proof.BACKENDS", {"device": Judge(), "simulator": Judge(answer)})
     claims = claims_of(tmp_path, trial)
     said = {claims[0]: f"{answer.outcome}: {answer.reason}"}
-    assert prove(GFX950, claims) == (Proof(wrong=said) if wrong else Proof(unproven=said))
+    assert prove(GFX950, claims) == Proof(**{kind: said})  # type: ignore[arg-type]
+
+
+def test_a_new_row_that_nobody_could_execute_is_left_out_and_one_of_the_table_stays(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    export(results(predicted(8.0)), table=path, output=None, min_gain=0.0, prove=Asked())
+
+    def failing(device: DeviceKey, claims: Sequence[Claim]) -> Proof:
+        return Proof(failed=dict.fromkeys(claims, "killed"))
+
+    done = only(export(results(predicted(7.0, num_warps=8)), table=path, output=None, min_gain=0.0, prove=failing))
+    assert [claim.row.predicted_us for claim in done.proof.failed] == [7.0]
+    assert [row.predicted_us for row in load_table(path).rows] == [8.0]
 
 
 def test_both_the_gpu_and_the_simulator_are_asked_where_both_can(
@@ -132,6 +151,9 @@ def test_both_the_gpu_and_the_simulator_are_asked_where_both_can(
     assert list(prove(GFX950, claims).wrong) == claims  # wait states show on the simulator only
     monkeypatch.setattr("search.commands.proof.BACKENDS", {"device": Judge(OK), "simulator": Judge(CRASHED)})
     assert prove(GFX950, claims) == Proof(frozenset(claims))
+    guess = claims_of(tmp_path, predicted(8.0, N=64))  # killed by a fault of the GPU, perhaps
+    monkeypatch.setattr("search.commands.proof.BACKENDS", {"device": Judge(CRASHED), "simulator": Judge(OK)})
+    assert list(prove(GFX950, guess).failed) == guess
 
 
 def test_a_row_that_nothing_here_can_run_is_not_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,15 +48,17 @@ def table(path: Path, *rows: TableRow, device: DeviceKey = GFX950) -> Path:
 
 
 class Judge:
-    """Stands for the offline evaluator: rows with M = 1 are wrong."""
+    """Stands for the offline evaluator: rows with M = 1 are wrong, those with M = 2 take the worker's memory."""
 
     def __init__(self, device: DeviceKey) -> None: ...
 
     def submit(self, candidate: Candidate) -> Future[Evaluation]:
         future: Future[Evaluation] = Future()
-        wrong = candidate.shape.M == 1
-        reason = "C[0, 3] is nan\ninstead of 1" if wrong else ""
-        future.set_result(Evaluation("wrong_result" if wrong else "ok", reason, facts={"max_rel_error": 0.00391}))
+        answers = {
+            1: Evaluation("wrong_result", "C[0, 3] is nan\ninstead of 1"),
+            2: Evaluation("crashed", "the worker was killed by SIGKILL"),
+        }
+        future.set_result(answers.get(candidate.shape.M, Evaluation("ok", facts={"max_rel_error": 0.00391})))
         return future
 
     def close(self) -> None: ...
@@ -72,6 +74,16 @@ def test_a_wrong_row_is_named_with_its_reason_and_exits_1(tmp_path: Path, monkey
         "ok     17x64x448 fused_splitk_atomic: largest relative error 0.0039",
         "2 rows for gfx950-256cu on the simulator: 1 ok, 1 wrong",
     ]
+
+
+def test_a_row_whose_worker_was_killed_is_not_called_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "OfflineEvaluator", Judge)
+    path = table(tmp_path, row(2, 64, 192), row(17, 64, 448))
+    done = CliRunner().invoke(app, ["verify", "--table", str(path), "--on", "simulator"])
+    assert done.exit_code == 1
+    first, _, last = done.stdout.splitlines()
+    assert first == "failed 2x64x192 fused: crashed: the worker was killed by SIGKILL"
+    assert last == "2 rows for gfx950-256cu on the simulator: 1 ok, 0 wrong, 1 failed"
 
 
 def test_a_table_without_rows_is_not_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

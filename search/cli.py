@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kernels.device import DeviceKey
     from search.commands.export import Claim, Export, Proof
     from search.commands.sweep import Reporter, SweepRequest
+    from search.report.view import View
     from search.space.shapes import ShapeSet
 
 EXIT_UNRESOLVED = 1  # some shapes have no winner
@@ -317,16 +318,10 @@ def inspect(
     ] = None,
 ) -> None:
     """Show the results: a summary of each shape, or the rows and columns that the options choose."""
-    from search.report.closing import overview, print_closing, print_rows, say_if_simulated
-    from search.report.gain import gain_lines
-    from search.report.view import View, select, to_json
-    from search.results import asked_for, load_all, save
+    from search.report.view import View
+    from search.results import load_all
     from search.results.published import LEFT_OUT
-    from search.results.winners import Competition
-    from search.space.shapes import shipped_sets
-    from search.terminal import output_console, print_lines
 
-    console = output_console()
     view = View(query, best, sort, _names(columns, "--columns"), limit)
     places = _places(results, storage, more)
     frame = load_all(places)
@@ -334,29 +329,56 @@ def inspect(
         typer.echo(line, err=True)
     if against is not None or fail_slower is not None:
         _compare(frame, against, fail_slower)
-        return
-    if timeline is not None or undecided is not None:
+    elif timeline is not None or undecided is not None:
         _look_closer(frame, timeline, undecided, to)
-        return
+    elif as_json or to is not None or plot is not None:
+        _write_rows(frame, view, as_json, to, plot)
+    else:
+        _show(frame, view, places)
+
+
+def _write_rows(frame: Any, view: View, as_json: bool, to: Path | None, folder: Path | None) -> None:
+    """The rows of ``view`` as JSON, as a file, and the searches of its shapes as pictures."""
+    from search.report.plots import plot
+    from search.report.view import View, select, to_json
+    from search.results import save
+    from search.terminal import output_console, print_lines
+
     rows = select(frame, view)
+    lines = []
     if to is not None:
         save(rows, to)
-    paths = _draw(select(frame, View(query, best)), plot) if plot is not None else []
+        lines = [f"wrote {to}: {counted(len(rows), 'row')}"]
+    if folder is not None:
+        lines += [f"wrote {path}" for path in plot(select(frame, View(view.query, view.best)), folder)]
     if as_json:
         typer.echo(to_json(rows))
-        return
-    timed = frame["evidence"].notna().any() or not len(frame)
-    if view == View() and not timed and not (to or plot):
+    else:
+        print_lines(lines, output_console())
+
+
+def _show(frame: Any, view: View, places: Sequence[Path | str]) -> None:
+    """The rows of ``view``; without one, what became of each shape."""
+    from search.report.closing import overview, print_closing, print_rows, say_if_simulated
+    from search.report.gain import gain_lines
+    from search.report.view import View, select
+    from search.results import asked_for
+    from search.results.winners import Competition
+    from search.space.shapes import shipped_sets
+    from search.terminal import output_console
+
+    console = output_console()
+    rows = select(frame, view)
+    if view != View():
+        say_if_simulated(frame, console)
+        print_rows(rows if view.columns is not None else overview(rows), console)
+    elif len(frame) and frame["evidence"].isna().all():
         print_rows(overview(frame), console)  # published configurations without a time have no winner
-    elif view == View() and not (to or plot):
+    else:
         competition = Competition.of(frame)
         asked = [shape for place in places for shape in asked_for(place)]
         lines = gain_lines(frame, shipped_sets(), competition)
         print_closing(frame, console, asked=asked, gains=lines, competition=competition)
-    elif view != View():
-        say_if_simulated(frame, console)
-        print_rows(rows if view.columns is not None else overview(rows), console)
-    print_lines([f"wrote {path}" for path in ([to] if to else []) + paths], console)
 
 
 shapes_app = typer.Typer(help="Shapes files.", no_args_is_help=True)
@@ -634,12 +656,6 @@ def _print_ranges(frame: Any, max_regret: float, console: Any) -> None:
     from search.results.ranges import choose_ranges
 
     print_ranges(choose_ranges(frame, max_regret / 100), console)
-
-
-def _draw(frame: Any, folder: Path) -> list[Path]:
-    from search.report.plots import plot
-
-    return plot(frame, folder)
 
 
 def _left_line(shapes: int, left: int) -> str:

@@ -353,7 +353,7 @@ def test_a_chosen_column_that_is_empty_is_shown_and_an_unknown_one_named(saved: 
 
 def test_inspect_saves_rows_and_prints_json(tmp_path: Path, saved: Path) -> None:
     out = tmp_path / "best.csv"
-    assert f"wrote {out}" in run("inspect", "--results", saved, "--best", "--to", out).stdout
+    assert run("inspect", "--results", saved, "--best", "--to", out).stdout == f"wrote {out}: 1 row\n"
     pd.testing.assert_frame_equal(load(out), load(saved).iloc[[1]].reset_index(drop=True))
     rows = json.loads(run("inspect", "--results", saved, "--json", "--columns", "predicted_us", "--limit", "1").stdout)
     assert rows == [{"predicted_us": 9.0}]

@@ -80,7 +80,7 @@ def _section(name: str, content: str) -> str:
 
 def _dates(frame: pd.DataFrame) -> str:
     days = sorted(str(started)[:10] for started in frame["started"].dropna() if started)
-    return f"{days[0]} to {days[-1]}" if days else "without dates"
+    return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "without dates"
 
 
 def _json(fixed: Mapping[str, str], shapes: Mapping[str, Mapping[str, str | None]]) -> str:

@@ -22,6 +22,7 @@ from search.results.winners import Winner, config_of, slowdowns
 TIES = 20  # rows of a table of equals
 TIE = 0.005  # part of the winner's time inside which a trial is listed beside it
 FAILURES = 200  # lines of the table of failures
+FACTOR = r"\d+\.\d+ times"  # in a reason, another in nearly every trial
 FACTS = (
     "protocol", "model", "triton", "torch", "rocm_or_cuda", "device_name", "driver", "source_hash", "gpu_notes",
 )  # fmt: skip
@@ -182,7 +183,8 @@ def _failures(frame: pd.DataFrame) -> str:
     bad = frame[(frame["outcome"] != "ok").fillna(True)]
     if not len(bad):
         return "<p>Nothing failed.</p>"
-    counts = bad.fillna({"reason": ""}).groupby(["outcome", "family", "reason"]).size().sort_values(ascending=False)
+    reasons = bad["reason"].fillna("").str.replace(FACTOR, "… times", regex=True)
+    counts = bad.assign(reason=reasons).groupby(["outcome", "family", "reason"]).size().sort_values(ascending=False)
     entries: Any = counts.head(FAILURES).items()
     return table(("outcome", "family", "why", "trials"), [(*key, str(n)) for key, n in entries], ("trials",))
 

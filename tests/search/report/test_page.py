@@ -29,12 +29,14 @@ def sweep() -> pd.DataFrame:
         predicted(
             9.0 + trial * M / 100, M=M, trial=trial, study=f"s{M}", BLOCK_N=(32, 64, 128)[trial % 3], num_warps=4,
             started=f"2026-11-30T10:00:{trial:02}+00:00", roofline_fraction=0.1,
-            family=("fused", "fused_splitk_atomic")[trial % 2], split_k=None if trial % 2 == 0 else 4,
+            family=("fused_splitk_workspace", "fused")[trial % 2], split_k=None if trial % 2 else 14,
+            REDUCE_BLOCK_M=None if trial % 2 else 1, REDUCE_BLOCK_N=None if trial % 2 else 256,
         )
         for M in (16, 32) for trial in range(TRIALS)
     ]  # fmt: skip
     hostile = failed("compile_error", reason='</script><script>document.title="broken"</script>', M=16, trial=TRIALS)
-    return results(*rows, hostile)
+    slow = [failed("slow", reason=f"not executed: {factor} times as slow as the best", M=16) for factor in (1.51, 2.34)]
+    return results(*rows, hostile, *slow)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +91,7 @@ def test_a_filter_hides_rows_and_says_how_many_are_left(browser: Any) -> None:
     box.clear()
     box.send_keys(" ")
     assert browser.execute_script(visible) == 2
-    family = browser.find_element("css selector", "input[value=fused]")
+    family = browser.find_element("css selector", "input[value=fused_splitk_workspace]")
     family.click()
     assert browser.execute_script(visible) == 0
     family.click()
@@ -107,6 +109,11 @@ def test_text_of_the_results_is_text(browser: Any) -> None:
     assert "</script>" in browser.find_element("id", "failures").text
 
 
+def test_reasons_that_differ_in_a_number_are_one_line(browser: Any) -> None:
+    lines = browser.find_element("id", "failures").text.splitlines()
+    assert [line for line in lines if "slow" in line] == ["slow fused not executed: … times as slow as the best 2"]
+
+
 def test_comparison_gain_and_environment_are_there(browser: Any) -> None:
     assert "2 shapes in sum" in browser.find_element("id", "against").text
     assert browser.find_element("id", "gain").text == "one step of a model: 2.0 ms before, 1.5 ms after"
@@ -121,6 +128,8 @@ def test_nothing_is_wider_than_the_window(browser: Any, width: int) -> None:
     while (sizes := browser.execute_script(widths))[1] > sizes[0] and time.monotonic() < deadline_s:
         time.sleep(0.2)
     assert sizes[1] <= sizes[0]
+    cut = "return [...document.querySelectorAll('.wide')].filter(box => box.scrollWidth > box.clientWidth).length"
+    assert browser.execute_script(cut) == 0  # no column of a table is out of sight
 
 
 def test_the_console_has_no_errors(browser: Any) -> None:

@@ -4,10 +4,11 @@ Usage: python benchmarks/device_gpus.py --output DIR [--shapes N] [--trials T] [
 
 Sweeps the first N competition shapes with the same random candidates: on one GPU and on all, both with an empty
 compiler cache, then on one and on all with the cache that the first sweep filled, where the GPUs alone limit. With
---cores a sweep on one GPU has only so many, as a machine with one GPU would. Prints for every study the GPU that
-measured it, its baseline and its outcomes; for every sweep trials a second; and whether the winners on one GPU and on
-several are the same or within 2 %. Exit code 1 where a study used two GPUs, a GPU no study, a study has no baseline,
-a process is left on a GPU, or trials are missing.
+--cores a sweep on one GPU has only so many, as a machine with one GPU would. Prints, as soon as a sweep has ended, for
+every study the GPU that measured it, its baseline and its outcomes; trials a second; for what part of the search the
+GPUs had no work; how much faster all GPUs are than one. At the end: whether the winners on one GPU and on several are
+the same or within 2 %. Exit code 1 where a study used two GPUs, a GPU no study, a study has no baseline, a process is
+left on a GPU, or trials are missing.
 """
 
 from __future__ import annotations
@@ -102,10 +103,11 @@ def totals(name: str, frame: pd.DataFrame, wall_s: float) -> dict[str, Any]:
     begin, end = span(found)
     seconds = (end - begin).total_seconds()
     measured = found[found["gpu_index"].notna()]
-    gpu_s = measured.groupby(measured["gpu_index"].astype(int))["gpu_s"].sum().round(1).to_dict()
+    gpu_s = measured.groupby(measured["gpu_index"].astype(int))["gpu_s"].sum()
     return {
         "sweep": name, "wall_s": round(wall_s, 1), "searched_s": round(seconds, 1), "trials": len(found),
-        "trials_per_s": round(len(found) / seconds, 2), "gpu_s": gpu_s,
+        "trials_per_s": round(len(found) / seconds, 2), "gpu_s": gpu_s.round(1).to_dict(),
+        "idle": round(1 - gpu_s.sum() / seconds / max(1, len(gpu_s)), 2),
     }  # fmt: skip
 
 
@@ -149,7 +151,7 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     wrong: list[str] = []
     frames: dict[str, pd.DataFrame] = {}
-    speeds = []
+    speeds: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         caches = {"one, empty cache": "a", "all, empty cache": "b", "one, full cache": "a", "all, full cache": "a"}
         for number, (name, cache) in enumerate(caches.items()):
@@ -160,14 +162,15 @@ def main(
             save(frames[name], output / f"{name.replace(', ', '-').replace(' ', '-')}.parquet")
             table = studies(frames[name])
             print(table.round(1).to_string(index=False))
-            speeds.append(totals(name, frames[name], wall_s))
+            speeds[name] = totals(name, frames[name], wall_s)
+            print(pd.DataFrame([speeds[name]]).to_string(index=False), flush=True)
+            if not one:
+                faster = speeds[name.replace("all", "one")]["searched_s"] / speeds[name]["searched_s"]
+                print(f"{gpus} GPUs, {name.partition(', ')[2]}: {faster:.2f} times as fast as one", flush=True)
             wrong += faults(name, table, 1 if one else gpus, len(asked), trials)
             left = gpu_processes()
             wrong += [f"{name}: left on the GPUs: {left}"] if left else []
-    print(pd.DataFrame(speeds).to_string(index=False))
-    for state in ("empty", "full"):
-        one_s, all_s = (row["searched_s"] for row in speeds if row["sweep"].endswith(f"{state} cache"))
-        print(f"{gpus} GPUs search {one_s / all_s:.2f} times as fast as one with an {state} cache")
+    print(pd.DataFrame(speeds.values()).to_string(index=False))
     print(agreement(frames).round(3).to_string())
     print("as it should be" if not wrong else "\n".join(wrong))
     raise typer.Exit(1 if wrong else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -30,6 +31,7 @@ from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
 COMPILE_TIMEOUT_S = 120.0  # a compilation takes 1 to 5 seconds
 KNOWN_COMPILES = 16  # that have to have ended, and then no other may take longer than
 UNUSUAL, LEAST_LIMIT_S = 20, 30.0  # so many times their median, or so many seconds if that is more
+YIELDING = 10  # niceness of what compiles: a core that a GPU's process or the sampler wants is theirs at once
 AHEAD = 3  # candidates beyond the compiling ones: one on the GPU, two that wait for it
 Compilation = Compiled | Evaluation
 
@@ -78,7 +80,7 @@ class DeviceEvaluator(Evaluator):
 
     Args:
         limits: Seconds that a candidate may take; None: what the device and the product need.
-        jobs: Compiling processes; None takes one a core but two, and not more than the GPUs can use.
+        jobs: Compiling processes; None takes one a core, and not more than the GPUs can use.
         gpus: Indices of the GPUs to use, which are all of one kind.
         workers: Pool of each GPU, with one process; None makes them, each with a spare that stands by.
     """
@@ -98,7 +100,7 @@ class DeviceEvaluator(Evaluator):
         compiler: WorkerPool[Candidate, Compilation] | None = None,
         workers: Sequence[WorkerPool[Task, Answer]] | None = None,
     ) -> None:
-        count = jobs or min(MOST_COMPILERS, max(1, lent_cores() - 2))
+        count = jobs or min(MOST_COMPILERS, lent_cores())
         allow_descriptors(count + 2 * len(gpus))
         self.device = device
         self.protocol = protocol_on(str(protocol), product)
@@ -248,7 +250,8 @@ def lost_compiler(error: WorkerDied | WorkerTimedOut) -> Evaluation:
 
 
 def begin_compiling(device: DeviceKey) -> None:
-    """Prepare a compiling process: it sees no GPU and compiles for ``device``."""
+    """Prepare a compiling process: it sees no GPU, compiles for ``device``, and yields to what measures."""
+    os.nice(YIELDING)
     see_none()
     compile_only(device)
 

@@ -21,7 +21,14 @@ from search.device.lane import GpuLane, TaskLimits
 from search.device.measure import Answer, MeasureTask, Task, baseline
 from search.device.product import Product
 from search.evaluation import Candidate, Evaluation, FinalTimes
-from search.evaluators.device import Compilation, CompileLimit, DeviceEvaluator, DeviceLimits, limits_on
+from search.evaluators.device import (
+    Compilation,
+    CompileLimit,
+    DeviceEvaluator,
+    DeviceLimits,
+    begin_compiling,
+    limits_on,
+)
 from search.workers.pool import WorkerPool
 
 SHAPE = GemmShape(16, 2112, 7168)
@@ -72,6 +79,18 @@ def test_the_first_launch_may_take_ten_minutes_only_on_rocm(
     device: DeviceKey, product: Product | None, first_s: float
 ) -> None:
     assert limits_on(device, product).tasks.first_s == first_s
+
+
+def niceness(_: int) -> int:
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def test_what_compiles_yields_its_core_to_what_measures() -> None:
+    pool: WorkerPool[int, int] = WorkerPool(niceness, 1, partial(begin_compiling, H200), fork=True)
+    try:
+        assert pool.submit(0, 60.0).result() == min(19, niceness(0) + 10)
+    finally:
+        pool.close()
 
 
 def test_a_compilation_may_take_twenty_times_the_others_median_once_there_are_sixteen() -> None:

@@ -318,16 +318,20 @@ def inspect(
     ] = None,
 ) -> None:
     """Show the results: a summary of each shape, or the rows and columns that the options choose."""
-    from search.report.view import View
+    from search.report.view import View, column_names
     from search.results import load_all
+    from search.results.columns import HELP
     from search.results.published import LEFT_OUT
+    from search.terminal import output_console, print_lines
 
     view = View(query, best, sort, _names(columns, "--columns"), limit)
     places = _places(results, storage, more)
     frame = load_all(places)
     for line in frame.attrs.get(LEFT_OUT, ()):
         typer.echo(line, err=True)
-    if against is not None or fail_slower is not None:
+    if view.columns == (HELP,):
+        print_lines([", ".join(column_names(frame))], output_console())
+    elif against is not None or fail_slower is not None:
         _compare(frame, against, fail_slower)
     elif timeline is not None or undecided is not None:
         _look_closer(frame, timeline, undecided, to)

@@ -67,7 +67,7 @@ def _chosen(frame: pd.DataFrame, trial: str) -> pd.Series[Any]:
     try:
         shape = GemmShape.parse(trial)
     except ValueError as error:
-        raise InputError(f"--timeline {trial}: name a row of the results or a shape MxNxK") from error
+        raise InputError(f"--timeline {trial}: {error}; name a row of the results or a shape MxNxK") from error
     mine = frame[(frame["outcome"] == "ok").fillna(False)]
     mine = mine[(mine["M"] == shape.M) & (mine["N"] == shape.N) & (mine["K"] == shape.K)]
     costs = mine["predicted_us"].fillna(mine["time_us"])

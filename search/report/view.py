@@ -15,7 +15,7 @@ import pandas as pd
 from kernels.errors import InputError
 from kernels.wording import instead_of
 from search.report.closing import CONFIGURATION, with_configuration
-from search.results.columns import ALL_LISTED, HELP
+from search.results.columns import ALL_LISTED
 from search.results.winners import winners
 
 
@@ -67,13 +67,15 @@ def _mentions_configuration(view: View) -> bool:
     return any(CONFIGURATION in part for part in (view.query or "", view.sort or "", view.columns or ()))
 
 
+def column_names(frame: pd.DataFrame) -> list[str]:
+    """All that can be chosen, of the results and of what is made of them."""
+    return list(dict.fromkeys([*map(str, frame), CONFIGURATION]))
+
+
 def _require(frame: pd.DataFrame, names: Collection[str]) -> None:
-    known = list(dict.fromkeys([*map(str, frame), CONFIGURATION]))
     for name in names:
-        if name not in frame.columns and name == HELP:
-            raise InputError(f"the columns are {', '.join(known)}")
         if name not in frame.columns:
-            raise InputError(f"unknown column {name!r}; {instead_of(name, known, ALL_LISTED)}")
+            raise InputError(f"unknown column {name!r}; {instead_of(name, column_names(frame), ALL_LISTED)}")
 
 
 def to_json(frame: pd.DataFrame) -> str:

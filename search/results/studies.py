@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,8 @@ def only_writer(location: Path | str) -> Iterator[None]:
     real = path.resolve()
     with ExitStack() as held:
         try:
+            if not real.parent.exists():
+                held.callback(_remove_if_empty, real.parent)
             real.parent.mkdir(parents=True, exist_ok=True)
             held.enter_context(lock_beside(real, wait_s=0))
         except Timeout as error:
@@ -94,6 +96,12 @@ def only_writer(location: Path | str) -> Iterator[None]:
         except OSError as error:
             raise InputError(f"{path}: cannot be written ({error.strerror}); {CURE}") from error
         yield
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """Of a sweep that could not begin."""
+    with suppress(OSError):
+        folder.rmdir()
 
 
 PROTOCOL = "replay-"  # begins the part of a study's name that says how it was judged; rows keep the recorded protocol

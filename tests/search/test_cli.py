@@ -370,6 +370,18 @@ def test_columns_that_are_asked_for_twice_can_be_saved(tmp_path: Path, saved: Pa
     assert list(pd.read_parquet(out).columns) == ["M", "configuration"]
 
 
+def test_inspect_lists_its_columns(saved: Path) -> None:
+    done = run("inspect", "--results", saved, "--columns", "help")
+    names = done.stdout.strip().split(", ")
+    assert done.exit_code == 0 and set(load(saved).columns) == set(names) - {"configuration"}
+
+
+def test_a_timeline_of_no_shape_says_why(saved: Path) -> None:
+    done = run("inspect", "--results", saved, "--timeline", "16x1x64")
+    assert done.exit_code == 2
+    assert "--timeline 16x1x64: N = 1 must be a positive multiple of 64; name a row of the results" in done.stderr
+
+
 def test_inspect_draws(tmp_path: Path, saved: Path) -> None:
     pytest.importorskip("matplotlib")
     done = run("inspect", "--results", saved, "--plot", tmp_path / "plots")

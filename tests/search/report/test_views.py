@@ -67,10 +67,6 @@ def test_configuration_is_a_column_that_is_shown_and_not_stored() -> None:
         (View(sort="speed"), "unknown column 'speed'; did you mean 'settled' or 'selected' or 'shape'?"),
         (View(columns=("M", "speed")), "unknown column 'speed'"),
         (View(columns=("moon",)), "is like it; `inspect --columns help` lists them"),
-        (
-            View(columns=("help",)),
-            "the columns are study, trial, target, arch, cu_count, M, N, K, shape, family, ",
-        ),
         (View(limit=-1), "--limit -1 is negative"),
     ],
 )

@@ -58,6 +58,15 @@ def test_a_second_writer_is_refused_and_a_later_one_is_not(tmp_path: Path) -> No
         pass
 
 
+def test_a_writer_that_wrote_nothing_leaves_no_folder(tmp_path: Path) -> None:
+    with only_writer(tmp_path / "new"):
+        assert (tmp_path / "new").is_dir()
+    assert list(tmp_path.iterdir()) == []
+    with only_writer(tmp_path / "new"):
+        (tmp_path / "new" / "studies.db").touch()
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["studies.db"]
+
+
 def test_two_writers_of_one_server_are_its_own_business() -> None:
     with only_writer("postgresql://host/db"), only_writer("postgresql://host/db"):
         pass

@@ -20,7 +20,7 @@ from kernels.families.staged_ck import StagedCkConfig
 from kernels.problem import GemmShape
 from kernels.rocm.code_objects import SPLIT_TILES
 from kernels.tables.rows import TableRow, TunedTable
-from search.formats.format import WHOLE, Format, LeftOut, Old, Reading, Trial, Written, judged
+from search.formats.format import WHOLE, Format, LeftOut, Old, Reading, Trial, Written, judged, reading
 
 HEADER: Final = (
     "gfx", "cu_num", "M", "N", "K", "kernelId", "splitK", "us", "kernelName", "tflops", "bw", "errRatio",
@@ -47,14 +47,8 @@ def _names(header: str) -> list[str]:
 
 def read(path: Path, text: str) -> Reading:
     """The rows that run one of AITER's code objects."""
-    trials: list[Trial] = []
-    left_out: list[LeftOut] = []
-    for line, record in _records(text):
-        try:
-            trials.append(judged(_trial(record)))
-        except ValueError as error:
-            left_out.append(LeftOut(f"line {line}", str(error)))
-    return Reading(tuple(trials), tuple(left_out))
+    lines = ((f"line {line}", record) for line, record in _records(text))
+    return reading(lines, lambda record: judged(_trial(record)))
 
 
 def _records(text: str) -> Iterator[tuple[int, dict[str, str]]]:

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,22 @@ from kernels.families.aiter_triton import next_pow2
 from kernels.families.stages import cdiv, round_up
 from kernels.problem import GemmShape
 from kernels.tables.rows import TableRow, TunedTable
-from search.formats.format import Format, LeftOut, Old, Reading, Trial, Written, judged, make_config, old_json
+from search.formats.format import (
+    TRITON_KNOBS,
+    Entry,
+    Format,
+    LeftOut,
+    Old,
+    Reading,
+    Trial,
+    Written,
+    judged,
+    make_config,
+    merged,
+    old_json,
+    our_knobs,
+    reading,
+)  # fmt: skip
 
 BOUNDS: Final = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 PRESHUFFLED_BOUNDS: Final = (4, 8, 16, 31, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
@@ -31,11 +47,7 @@ WORDS: Final[Mapping[str, int]] = {
     "xlarge_M512": 512, "xlarge_M1024": 1024, "xlarge_M2048": 2048, "xlarge_M4096": 4096, "xlarge": LAST_M,
 }  # fmt: skip
 DEVICES: Final = {name: usual_device(arch) for arch, row in ARCHITECTURES.items() for name in (arch, *row.products)}
-KNOBS: Final = {
-    "BLOCK_SIZE_M": "BLOCK_M", "BLOCK_SIZE_N": "BLOCK_N", "BLOCK_SIZE_K": "BLOCK_K", "GROUP_SIZE_M": "GROUP_M",
-    "num_warps": "num_warps", "num_stages": "num_stages", "waves_per_eu": "waves_per_eu",
-    "matrix_instr_nonkdim": "matrix_instr_nonkdim", "cache_modifier": "cache_modifier", "NUM_KSPLIT": "split_k",
-}  # fmt: skip
+KNOBS: Final = {**TRITON_KNOBS, "cache_modifier": "cache_modifier", "NUM_KSPLIT": "split_k"}
 IGNORED: Final = {"kpack", "SPLITK_BLOCK_SIZE"}  # set anew by the launcher, or read by no kernel here
 PROTOCOL: Final = "published by AITER without a time"
 _NAME = re.compile(
@@ -117,14 +129,8 @@ def read(path: Path, text: str) -> Reading:
         operation, device = _operation(place)
     except ValueError as error:
         return Reading((), tuple(LeftOut(f"{path.name} {key}", str(error)) for key in content))
-    trials: list[Trial] = []
-    left_out: list[LeftOut] = []
-    for key, M in _served(content, operation.bounds):
-        try:
-            trials.append(judged(_trial(place, operation, device, M, content[key])))
-        except ValueError as error:
-            left_out.append(LeftOut(f"{path.name} {key}", str(error)))
-    return Reading(tuple(trials), tuple(left_out))
+    keys = ((f"{path.name} {key}", (M, content[key])) for key, M in _served(content, operation.bounds))
+    return reading(keys, lambda entry: judged(_trial(place, operation, device, *entry)))
 
 
 def _operation(place: _Place) -> tuple[Operation, DeviceKey]:
@@ -156,11 +162,8 @@ def _trial(place: _Place, operation: Operation, device: DeviceKey, M: int | None
         raise ValueError("a dead key: it is none of the bounds that the operation looks up")
     if not isinstance(body, dict):
         raise ValueError("no configuration")
-    unknown = sorted(body.keys() - KNOBS.keys() - IGNORED)
-    if unknown:
-        raise ValueError(f"knob {', '.join(unknown)} is unknown here")
     assert place.N is not None and place.K is not None
-    values = {ours: body[theirs] for theirs, ours in KNOBS.items() if theirs in body}
+    values = our_knobs(body, KNOBS, IGNORED)
     values["cache_modifier"] = values.get("cache_modifier") or ""
     split_k = effective_split(place.K, int(values["BLOCK_K"]), int(values.pop("split_k", 1)))
     family = operation.family(split_k)
@@ -217,48 +220,23 @@ def effective_split(K: int, block_k: int, split_k: int) -> int:
 
 def write_table(table: TunedTable, old: Old) -> Written:
     """The rows of the families that AITER has an operation for, merged into its files by (N, K)."""
-    contents: dict[str, dict[str, Any]] = {}
-    added, replaced, left_out = 0, 0, []
-    for row in table.rows:
-        operation = _operation_of(row)
-        reason = _unsaid(row, operation, table.device)
-        if operation is None or reason:
-            left_out.append(LeftOut(str(row.shape), reason))
-            continue
-        name = f"{operation.name}-N={row.N}-K={row.K}.json"
-        if name not in contents:
-            contents[name] = old_json(old, name)
-        key = f"M_LEQ_{row.M}"
-        replaced, added = replaced + (key in contents[name]), added + (key not in contents[name])
-        contents[name][key] = _body(row)
-    files = {name: json.dumps(_in_order(content), indent=4) + "\n" for name, content in contents.items()}
-    return Written(files, added, replaced, tuple(left_out))
+    return merged(table.rows, old, partial(_entry, table.device), _in_order)
 
 
-def _operation_of(row: TableRow) -> Operation | None:
-    return next((op for op in OPERATIONS.values() if op.rows and row.family in (op.whole, op.split)), None)
-
-
-def _unsaid(row: TableRow, operation: Operation | None, device: DeviceKey) -> str:
-    """Why AITER's files cannot hold the row; "" where they can."""
-    values = row.config.to_dict()
+def _entry(device: DeviceKey, row: TableRow) -> Entry:
+    operation = next((op for op in OPERATIONS.values() if op.rows and row.family in (op.whole, op.split)), None)
     if operation is None:
-        return f"{row.family} is no Triton operation of AITER"
+        raise ValueError(f"{row.family} is no Triton operation of AITER")
     if device.arch != GFX950.arch:
-        return f"AITER has no such operation for {device.arch}"
+        raise ValueError(f"AITER has no such operation for {device.arch}")
     if row.M not in operation.bounds:
-        return f"{operation.name} looks up no M of {row.M}"
-    split_k = int(values.get("split_k", 1))
-    if effective_split(row.K, int(values["BLOCK_K"]), split_k) != split_k:
-        return f"AITER's launcher would not split K into {split_k}"
-    return ""
-
-
-def _body(row: TableRow) -> dict[str, Any]:
-    values = {"split_k": 1, **row.config.to_dict()}
-    return {
-        theirs: values[ours] if ours != "cache_modifier" else values[ours] or None for theirs, ours in KNOBS.items()
-    }
+        raise ValueError(f"{operation.name} looks up no M of {row.M}")
+    values: dict[str, Any] = {"split_k": 1, **row.config.to_dict()}
+    if effective_split(row.K, values["BLOCK_K"], values["split_k"]) != values["split_k"]:
+        raise ValueError(f"AITER's launcher would not split K into {values['split_k']}")
+    values["cache_modifier"] = values["cache_modifier"] or None
+    body = {theirs: values[ours] for theirs, ours in KNOBS.items()}
+    return f"{operation.name}-N={row.N}-K={row.K}.json", f"M_LEQ_{row.M}", body
 
 
 def _in_order(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from kernels.tables.rows import TunedTable
+from kernels.tables.rows import TableRow, TunedTable
 from kernels.wording import counted, first_of
 
 NAMED = 4  # places of one reason that a line names
@@ -113,6 +113,63 @@ class Format:
     write_trials: Callable[[Sequence[Trial], Old], Written] | None = None
     holds_results: bool = True
     lost: str = ""
+
+
+# Knobs of the Triton kernels of AITER and vLLM, and ours.
+TRITON_KNOBS: Final[Mapping[str, str]] = {
+    "BLOCK_SIZE_M": "BLOCK_M", "BLOCK_SIZE_N": "BLOCK_N", "BLOCK_SIZE_K": "BLOCK_K", "GROUP_SIZE_M": "GROUP_M",
+    "num_warps": "num_warps", "num_stages": "num_stages", "waves_per_eu": "waves_per_eu",
+    "matrix_instr_nonkdim": "matrix_instr_nonkdim",
+}  # fmt: skip
+Part = TypeVar("Part")
+Knobs = dict[str, Any]
+Entry = tuple[str, str, Knobs]  # file, key in it, what stands there
+
+
+def reading(parts: Iterable[tuple[str, Part]], trial: Callable[[Part], Trial]) -> Reading:
+    """A trial for each of ``parts``, which stand behind their places, or why ``trial`` refused it."""
+    trials: list[Trial] = []
+    left_out: list[LeftOut] = []
+    for where, part in parts:
+        try:
+            trials.append(trial(part))
+        except (ValueError, TypeError, KeyError) as error:
+            left_out.append(LeftOut(where, str(error)))
+    return Reading(tuple(trials), tuple(left_out))
+
+
+def our_knobs(body: Knobs, names: Mapping[str, str], ignored: Collection[str]) -> Knobs:
+    """``body`` under our ``names``; raises ValueError for a knob that is neither in there nor ``ignored``."""
+    unknown = sorted(body.keys() - names.keys() - set(ignored))
+    if unknown:
+        raise ValueError(f"knob {', '.join(unknown)} is unknown here")
+    return {ours: body[theirs] for theirs, ours in names.items() if theirs in body}
+
+
+def merged(
+    rows: Iterable[TableRow], old: Old, entry: Callable[[TableRow], Entry], in_order: Callable[[Knobs], Knobs]
+) -> Written:
+    """The knobs of ``rows``, merged into the JSON files that are there.
+
+    Args:
+        entry: Of a row; raises ValueError where the format cannot hold it.
+        in_order: A file's mapping in the order in which it is written.
+    """
+    contents: dict[str, Knobs] = {}
+    added, replaced, left_out = 0, 0, []
+    for row in rows:
+        try:
+            file, key, knobs = entry(row)
+        except ValueError as error:
+            left_out.append(LeftOut(str(row.shape), str(error)))
+            continue
+        if file not in contents:
+            contents[file] = old_json(old, file)
+        content = contents[file]
+        replaced, added = replaced + (key in content), added + (key not in content)
+        content[key] = knobs
+    files = {file: json.dumps(in_order(content), indent=4) + "\n" for file, content in contents.items()}
+    return Written(files, added, replaced, tuple(left_out))
 
 
 def old_json(old: Old, name: str, parse: Callable[[str], Any] = json.loads) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from kernels.families.family import Family
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import GemmShape
 from kernels.tables.rows import TunedTable
-from search.formats.format import WHOLE, Format, LeftOut, Old, Reading, Trial, Written, judged, make_config
+from search.formats.format import WHOLE, Format, LeftOut, Old, Reading, Trial, Written, judged, make_config, reading
 
 if TYPE_CHECKING:
     from kernels.runtime.planner import Choice
@@ -85,6 +85,25 @@ def render_submission(table: TunedTable) -> str:
         InputError: The table is not for ``GFX950``, has no row for a ranked shape, or a row's family is not written in
             Triton.
     """
+    chosen = _choices(table)
+    programs = {shape: FAMILIES[choice.family].program(shape, choice.config) for shape, choice in chosen.items()}
+    sources = _Sources()
+    for shape, program in programs.items():
+        for call in program.calls:
+            kernel: Any = call.kernel
+            sources.add(kernel.function, f"{chosen[shape].family} of {shape}")
+    entries = "".join(_entry(shape, chosen[shape], program) for shape, program in programs.items())
+    legend = (
+        "# (M, N, K): workspaces, launches of (kernel, grid, arguments, constants, options), tickets\n"
+        "# A text names a tensor.\n"
+    )
+    return "\n".join(
+        (_HEADER.format(device=table.device), sources.text(), f"{legend}PROGRAMS = {{\n{entries}}}\n", _ENTRY)
+    )
+
+
+def _choices(table: TunedTable) -> dict[GemmShape, Choice]:
+    """What the dispatcher would run for each shape of the problem; raises as :func:`render_submission`."""
     if table.device.arch != GFX950.arch:
         raise InputError(
             f"the table is for {table.device}; the problem runs on {GFX950.arch}: name a table of {GFX950.arch}"
@@ -101,20 +120,7 @@ def render_submission(table: TunedTable) -> str:
     for shape, choice in chosen.items():
         if not FAMILIES[choice.family].is_triton:
             raise InputError(_foreign(f"{choice.family} of {shape}"))
-    programs = {shape: FAMILIES[choice.family].program(shape, choice.config) for shape, choice in chosen.items()}
-    sources = _Sources()
-    for shape, program in programs.items():
-        for call in program.calls:
-            kernel: Any = call.kernel
-            sources.add(kernel.function, f"{chosen[shape].family} of {shape}")
-    entries = "".join(_entry(shape, chosen[shape], program) for shape, program in programs.items())
-    legend = (
-        "# (M, N, K): workspaces, launches of (kernel, grid, arguments, constants, options), tickets\n"
-        "# A text names a tensor.\n"
-    )
-    return "\n".join(
-        (_HEADER.format(device=table.device), sources.text(), f"{legend}PROGRAMS = {{\n{entries}}}\n", _ENTRY)
-    )
+    return chosen
 
 
 def write_table(table: TunedTable, old: Old) -> Written:
@@ -142,14 +148,7 @@ def read(path: Path, text: str) -> Reading:
         raise ValueError(f"no Python: {error}") from error
     if not entries:
         return Reading((), (LeftOut(path.name, "a submission whose configurations are not in a table PROGRAMS"),))
-    trials: list[Trial] = []
-    left_out: list[LeftOut] = []
-    for key, node in entries:
-        try:
-            trials.append(judged(_trial(key, node)))
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            left_out.append(LeftOut(f"{path.name} {ast.unparse(key)}", f"not as exported from here ({error})"))
-    return Reading(tuple(trials), tuple(left_out))
+    return reading(((f"{path.name} {ast.unparse(key)}", (key, node)) for key, node in entries), _judged)
 
 
 def _programs(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -161,6 +160,13 @@ def _programs(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 def _names(node: ast.Assign) -> list[str]:
     return [ast.unparse(target) for target in node.targets]
+
+
+def _judged(entry: tuple[ast.expr, Any]) -> Trial:
+    try:
+        return judged(_trial(*entry))
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise ValueError(f"not as exported from here ({error})") from error
 
 
 def _trial(key: ast.expr, node: Any) -> Trial:

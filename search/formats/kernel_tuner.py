@@ -11,13 +11,14 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from kernels.device import GFX950, DeviceKey
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from search.formats.format import Format, LeftOut, Old, Reading, Trial, Written, make_config, old_json
+from search.formats.format import Format, LeftOut, Old, Reading, Trial, Written, make_config, old_json, reading
 
 FAILURES: Final[Mapping[str, str]] = {
     "InvalidConfig": "illegal",
@@ -41,14 +42,7 @@ def read(path: Path, text: str) -> Reading:
         device, shape, family = _heading(content)
     except ValueError as error:
         return Reading((), tuple(LeftOut(key, str(error)) for key in content.get("cache", {})))
-    trials: list[Trial] = []
-    left_out: list[LeftOut] = []
-    for key, entry in content["cache"].items():
-        try:
-            trials.append(_trial(device, shape, family, content["tune_params_keys"], entry))
-        except (ValueError, TypeError) as error:
-            left_out.append(LeftOut(key, str(error)))
-    return Reading(tuple(trials), tuple(left_out))
+    return reading(content["cache"].items(), partial(_trial, device, shape, family, content["tune_params_keys"]))
 
 
 def _parsed(text: str) -> dict[str, Any]:

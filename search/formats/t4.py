@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from search.formats.format import Format, LeftOut, Old, Reading, Trial, Written, make_config, old_json
+from search.formats.format import Format, LeftOut, Old, Reading, Trial, Written, make_config, old_json, reading
 
 SCHEMA: Final = "1.0.0"
 UNITS_US: Final[Mapping[str, float]] = {"s": 1e6, "seconds": 1e6, "ms": 1e3, "milliseconds": 1e3, "us": 1.0, "ns": 1e-3}
@@ -46,14 +47,7 @@ def read(path: Path, text: str) -> Reading:
         device, shape = _heading(content.get("metadata", {}))
     except (ValueError, TypeError, KeyError) as error:
         return Reading((), tuple(LeftOut(f"result {i}", str(error)) for i, _ in enumerate(results)))
-    trials: list[Trial] = []
-    left_out: list[LeftOut] = []
-    for i, result in enumerate(results):
-        try:
-            trials.append(_trial(device, shape, result))
-        except (ValueError, TypeError, KeyError) as error:
-            left_out.append(LeftOut(f"result {i}", str(error)))
-    return Reading(tuple(trials), tuple(left_out))
+    return reading(((f"result {i}", result) for i, result in enumerate(results)), partial(_trial, device, shape))
 
 
 def _heading(metadata: Mapping[str, Any]) -> tuple[DeviceKey, GemmShape]:

@@ -9,13 +9,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from kernels.device import GFX950, DeviceKey
 from kernels.problem import BLOCK, GemmShape
 from kernels.tables.rows import TableRow, TunedTable
-from search.formats.format import Format, LeftOut, Old, Reading, Trial, Written, judged, make_config, old_json
+from search.formats.format import (
+    TRITON_KNOBS,
+    Entry,
+    Format,
+    Old,
+    Reading,
+    Trial,
+    Written,
+    judged,
+    make_config,
+    merged,
+    our_knobs,
+    reading,
+)  # fmt: skip
 
 DEVICES: Final[Mapping[str, DeviceKey]] = {
     "AMD_Instinct_MI350X": GFX950, "AMD_Instinct_MI355X": GFX950, "AMD_Instinct_MI355_OAM": GFX950,
@@ -24,11 +38,6 @@ DEVICES: Final[Mapping[str, DeviceKey]] = {
 DTYPE: Final = "mxfp4_w4a4"
 DTYPES: Final = (DTYPE, "mxfp4")
 FAMILY: Final = "staged_triton"
-KNOBS: Final = {
-    "BLOCK_SIZE_M": "BLOCK_M", "BLOCK_SIZE_N": "BLOCK_N", "BLOCK_SIZE_K": "BLOCK_K", "GROUP_SIZE_M": "GROUP_M",
-    "num_warps": "num_warps", "num_stages": "num_stages", "waves_per_eu": "waves_per_eu",
-    "matrix_instr_nonkdim": "matrix_instr_nonkdim",
-}  # fmt: skip
 IGNORED: Final = {"kpack"}  # read by no kernel here
 VERSION: Final = "triton_version"
 PROTOCOL: Final = "published for vLLM without a time"
@@ -47,28 +56,17 @@ def read(path: Path, text: str) -> Reading:
     match = _NAME.fullmatch(path.name)
     assert match is not None
     content: dict[str, Any] = json.loads(text)
-    trials: list[Trial] = []
-    left_out: list[LeftOut] = []
-    for key, body in content.items():
-        if key == VERSION:
-            continue
-        try:
-            trials.append(judged(_trial(match, key, body)))
-        except (ValueError, TypeError) as error:
-            left_out.append(LeftOut(f"{path.name} M={key}", str(error)))
-    return Reading(tuple(trials), tuple(left_out))
+    entries = ((f"{path.name} M={key}", (key, body)) for key, body in content.items() if key != VERSION)
+    return reading(entries, lambda entry: judged(_trial(match, *entry)))
 
 
-def _trial(name: re.Match[str], key: str, body: Mapping[str, Any]) -> Trial:
+def _trial(name: re.Match[str], key: str, body: dict[str, Any]) -> Trial:
     if name["dtype"] not in DTYPES:
         raise ValueError(f"dtype {name['dtype']} is of another operation than MXFP4")
     if name["device"] not in DEVICES:
         raise ValueError(f"device {name['device']} is unknown")
-    unknown = sorted(body.keys() - KNOBS.keys() - IGNORED)
-    if unknown:
-        raise ValueError(f"knob {', '.join(unknown)} is unknown here")
     device = DEVICES[name["device"]]
-    values = {ours: body[theirs] for theirs, ours in KNOBS.items() if theirs in body}
+    values = our_knobs(body, TRITON_KNOBS, IGNORED)
     if not device.has_scaled_fp4:
         values["quantizer"] = "software"
     shape = GemmShape(int(key), int(name["N"]), int(name["K"]))
@@ -77,29 +75,20 @@ def _trial(name: re.Match[str], key: str, body: Mapping[str, Any]) -> Trial:
 
 def write_table(table: TunedTable, old: Old) -> Written:
     """The rows of ``staged_triton`` without a split of K, merged into the files by (N, K)."""
-    device = next((name for name, key in DEVICES.items() if key == table.device), None)
-    contents: dict[str, dict[str, Any]] = {}
-    added, replaced, left_out = 0, 0, []
-    for row in table.rows:
-        reason = f"vLLM has no name for {table.device}" if device is None else _unsaid(row)
-        if reason:
-            left_out.append(LeftOut(str(row.shape), reason))
-            continue
-        name = f"N={row.N},K={row.K},device_name={device},dtype={DTYPE},block_shape=[1,{BLOCK}].json"
-        if name not in contents:
-            contents[name] = old_json(old, name)
-        key = str(row.M)
-        replaced, added = replaced + (key in contents[name]), added + (key not in contents[name])
-        contents[name][key] = {theirs: row.config.to_dict()[ours] for theirs, ours in KNOBS.items()}
-    files = {name: json.dumps(_in_order(content), indent=4) + "\n" for name, content in contents.items()}
-    return Written(files, added, replaced, tuple(left_out))
+    return merged(table.rows, old, partial(_entry, table.device), _in_order)
 
 
-def _unsaid(row: TableRow) -> str:
-    """Why vLLM's files cannot hold the row; "" where they can."""
+def _entry(device: DeviceKey, row: TableRow) -> Entry:
+    name = next((name for name, key in DEVICES.items() if key == device), None)
+    values = row.config.to_dict()
+    if name is None:
+        raise ValueError(f"vLLM has no name for {device}")
     if row.family != FAMILY:
-        return f"{row.family} is no kernel that vLLM's files are for"
-    return "vLLM's files cannot say a split of K" if row.config.to_dict()["split_k"] != 1 else ""
+        raise ValueError(f"{row.family} is no kernel that vLLM's files are for")
+    if values["split_k"] != 1:
+        raise ValueError("vLLM's files cannot say a split of K")
+    file = f"N={row.N},K={row.K},device_name={name},dtype={DTYPE},block_shape=[1,{BLOCK}].json"
+    return file, str(row.M), {theirs: values[ours] for theirs, ours in TRITON_KNOBS.items()}
 
 
 def _in_order(content: Mapping[str, Any]) -> dict[str, Any]:

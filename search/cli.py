@@ -22,7 +22,7 @@ from search.terminal import naming, one_line_errors
 if TYPE_CHECKING:
     from kernels.device import DeviceKey
     from search.commands.export import Claim, Export, Proof
-    from search.commands.sweep import Reporter, SweepRequest
+    from search.commands.sweep import Reporter, SweepRequest, SweepResult
     from search.report.view import View
     from search.space.shapes import ShapeSet
 
@@ -147,15 +147,12 @@ def sweep(
 ) -> None:
     """Search the best kernel and configuration for each shape; the same command resumes."""
     from search.commands.sweep import SweepRequest, run_sweep
-    from search.report.closing import print_closing
-    from search.report.gain import gain_lines
     from search.report.progress import TerminalReporter
     from search.results import load
-    from search.results.starts import start_lines, starts_for
+    from search.results.starts import starts_for
     from search.results.undecided import read_points
-    from search.results.winners import Competition
     from search.space.shapes import load_shapes
-    from search.terminal import output_console, print_lines
+    from search.terminal import output_console
 
     with naming("--shapes"):
         sets = [load_shapes(file) for file in shapes_file or []]
@@ -170,12 +167,29 @@ def sweep(
     if start_from is not None:
         with naming("--start-from"):
             request = replace(request, starts=starts_for(load(start_from), request.shapes))
-    console = output_console()
-    with TerminalReporter(console, "the best of each M at every M of its ladder") as reporter:
+    with TerminalReporter(output_console(), "the best of each M at every M of its ladder") as reporter:
         done = run_sweep(request, reporter)
         if ranges and not done.interrupted:
             done = replace(done, interrupted=_share(request, reporter))
-    rows = load(storage or results, list(done.studies.values()))
+    if not _print_sweep(request, sets, done, max_regret if ranges else None):
+        raise typer.Exit(EXIT_INTERRUPTED if done.interrupted else EXIT_UNRESOLVED)
+
+
+def _print_sweep(request: SweepRequest, sets: Sequence[ShapeSet], done: SweepResult, max_regret: float | None) -> bool:
+    """What a sweep found out; whether it came to its end and every shape has a winner.
+
+    Args:
+        max_regret: Percent; None where no ranges are asked for.
+    """
+    from search.report.closing import print_closing
+    from search.report.gain import gain_lines
+    from search.results import load
+    from search.results.starts import start_lines
+    from search.results.winners import Competition
+    from search.terminal import output_console, print_lines
+
+    console = output_console()
+    rows = load(request.storage or request.results, list(done.studies.values()))
     competition = Competition.of(rows)
     summaries = print_closing(
         rows, console, interrupted=done.interrupted, competition=competition,
@@ -183,15 +197,13 @@ def sweep(
         gains=gain_lines(rows, sets, competition, request.published),
     )  # fmt: skip
     print_lines(start_lines(rows, request.starts), console)
-    if ranges:
+    if max_regret is not None:
         _print_ranges(rows, max_regret, console)
     if done.left:
         print_lines([_left_line(len(request.shapes), len(done.left))], console)
     _report_unresolved([summary.shape for summary in summaries if summary.winner is None])
-    if done.interrupted:
-        raise typer.Exit(EXIT_INTERRUPTED)
-    if len(request.shapes) > sum(summary.winner is not None for summary in summaries):
-        raise typer.Exit(EXIT_UNRESOLVED)
+    won = sum(summary.winner is not None for summary in summaries)
+    return won == len(request.shapes) and not done.interrupted
 
 
 @app.command()

@@ -30,7 +30,6 @@ from kernels.device import local_device
 from kernels.dispatch import load_dispatcher
 from kernels.families import FAMILIES
 from kernels.launches.program import Program
-from kernels.launches.triton_kernel import backend_options
 from kernels.linear import MXFP4Linear
 from kernels.mxfp4.reference import compare, mxfp4_gemm_reference, to_bf16
 from kernels.mxfp4.weights import PackedWeight
@@ -112,14 +111,13 @@ def measure(ways: Mapping[str, Launch], repeats: int, *, device: bool = True) ->
 
 def _raw(program: Program, tensors: Mapping[str, torch.Tensor]) -> Launch:
     """Each kernel as its users would write it: ``kernel[grid](a, b, ..., num_warps=4)``."""
-    amd = torch.version.hip is not None
     launches = [
         (
             call.kernel.function[call.grid],
             {
                 **{name: tensors[value] if isinstance(value, str) else value for name, value in call.args.items()},
                 **call.constexprs,
-                **backend_options(call.options, amd=amd),
+                **call.kernel.options(call),
             },
         )
         for call in program.calls

@@ -83,6 +83,34 @@ REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         "bbcfd47d2b3d": {
             STUDY: "740a83273624",
         },
+        # Devices without FP4 units: values decoded from words, launches that overlap. Code of gfx950 is the same.
+        "70ebca89bdae": {
+            "fused": "5ccc4819cdfb",
+            "fused_splitk_atomic": "5ccc4819cdfb",
+            "fused_splitk_workspace": "5ccc4819cdfb",
+        },
+        "ba02feba7827": {
+            "fused_splitk_ticket": "353be517b75a",
+        },
+        "7e1227456e6c": {
+            "staged_triton": "73616a3e2302",
+        },
+        "208d32efabed": {
+            "staged_splitk_ticket": "934f9db61936",
+        },
+        "b0a584ae1286": {
+            "staged_hip": "8bde312829d5",
+        },
+        "a2b3baea899b": {
+            "staged_ck": "580c078b14fc",
+        },
+        "095c5ce010d4": {
+            "aiter_triton_a4w4": "ad306add2e9b",
+            "aiter_triton_a16w4": "ad306add2e9b",
+        },
+        "740a83273624": {
+            STUDY: "e83f849cf609",
+        },
     }
 )
 

@@ -47,7 +47,7 @@ def staged_splitk_ticket(c: Any) -> tuple[Stage, ...]:
     rounded = c.a_operand == "bf16"
     return (
         Quantize(c.QUANT_BLOCK_M, c.QUANT_BLOCK_K, c.quantizer, when=np.logical_not(rounded)),
-        Round(c.QUANT_BLOCK_M, c.QUANT_BLOCK_K, when=rounded),
+        Round(c.QUANT_BLOCK_M, c.QUANT_BLOCK_K, c, when=rounded),
         StagedTicketGemm(c, staged=True, rounded=rounded, split_k=c.split_k, sliced=True),
     )
 

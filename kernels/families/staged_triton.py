@@ -38,7 +38,7 @@ def staged_triton(c: Any) -> tuple[Stage, ...]:
     split, rounded = c.split_k > 1, c.a_operand == "bf16"
     return (
         Quantize(c.QUANT_BLOCK_M, c.QUANT_BLOCK_K, c.quantizer, when=np.logical_not(rounded)),
-        Round(c.QUANT_BLOCK_M, c.QUANT_BLOCK_K, when=rounded),
+        Round(c.QUANT_BLOCK_M, c.QUANT_BLOCK_K, c, when=rounded),
         Gemm(c, staged=True, rounded=rounded, split_k=c.split_k, sliced=split),
         Sum(c.REDUCE_BLOCK_M, c.REDUCE_BLOCK_N, c.split_k, when=split),
     )

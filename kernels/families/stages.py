@@ -33,7 +33,6 @@ from kernels.triton.quantize import quantize_kernel
 ZERO_BLOCK: Final = 2048  # elements that one program clears
 SMALL_KERNEL: Final = {"num_warps": 4}  # launch options of all that is no GEMM
 INT32_SPAN: Final = 1 << 31
-VALUES_K: Final = 128  # rows of rounded values are padded to a multiple: the order of the product mixes so many
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,29 +146,38 @@ class Round(Stage):
     """Round A to its MXFP4 values, bf16 in the order of ``kernels.triton.decoded``.
 
     Args:
-        BLOCK_K: Columns of it, a multiple of ``VALUES_K``.
+        BLOCK_K: Columns of a tile, a multiple of 128: the order of the product mixes so many.
+        gemm: Knobs of the GEMM, whose tiles lie in memory as runs.
     """
 
     BLOCK_M: Any
     BLOCK_K: Any
+    gemm: Any
 
     FUNCTIONS: ClassVar[tuple[Any, ...]] = (round_kernel,)
 
     def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
         """A tile a program."""
+        _, padded_k = self._extents(shape)
         return KernelCall(
             TritonKernel(round_kernel),
-            (cdiv(shape.M, self.BLOCK_M) * cdiv(shape.K, self.BLOCK_K), 1, 1),
+            (cdiv(shape.M, self.BLOCK_M) * cdiv(padded_k, self.BLOCK_K), 1, 1),
             {"a_ptr": "a", "values_ptr": "a_values", "M": shape.M, "stride_am": stride_am},
             {"K": shape.K, "BLOCK_M": self.BLOCK_M, "BLOCK_K": self.BLOCK_K,
-             "WIDE_OFFSETS": is_wide(round_up(shape.M, 256) * max(stride_am, round_up(shape.K, VALUES_K)))},
-            RowCoverage(shape.K, self.BLOCK_M, self.BLOCK_K),
+             "TILE_M": self.gemm.BLOCK_M, "TILE_K": self.gemm.BLOCK_K,
+             "WIDE_OFFSETS": is_wide(round_up(shape.M, 256) * max(stride_am, padded_k))},
+            RowCoverage(padded_k, self.BLOCK_M, self.BLOCK_K),
             SMALL_KERNEL,
         )  # fmt: skip
 
+    def _extents(self, shape: GemmShape) -> tuple[int, int]:
+        """M and K of whole tiles of the GEMM."""
+        return round_up(shape.M, self.gemm.BLOCK_M), round_up(shape.K, self.gemm.BLOCK_K)
+
     def workspaces(self, shape: GemmShape) -> tuple[Buffer, ...]:
         """The values."""
-        return (Buffer("a_values", "bf16", (shape.M, round_up(shape.K, VALUES_K)), "workspace"),)
+        rows, padded_k = self._extents(shape)
+        return (Buffer("a_values", "bf16", (padded_k // self.gemm.BLOCK_K, rows, self.gemm.BLOCK_K), "workspace"),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +264,7 @@ class Gemm(Stage):
         row = {} if self.staged else {"stride_am": stride_am}
         quantise = {} if self.staged else {"QUANTIZER": tile.quantizer, "A_OPERAND": tile.a_operand}
         return KernelCall(
-            TritonKernel(function),
+            TritonKernel(function, self._waits),
             (cdiv(shape.M, tile.BLOCK_M) * cdiv(shape.N, tile.BLOCK_N), split_k, 1),
             {**a, "b_ptr": "b", "b_scale_ptr": "b_scale", "out_ptr": out, "M": shape.M, **row, "stride_om": shape.N},
             {"N": shape.N, "K": shape.K,
@@ -267,6 +275,11 @@ class Gemm(Stage):
             TileCoverage(shape.M, shape.N, tile.BLOCK_M, tile.BLOCK_N, tile.GROUP_M, tile.num_xcds, split_k),
             tile.launch_options(),
         )  # fmt: skip
+
+    @property
+    def _waits(self) -> bool:
+        """Whether its kernel waits for the one that rounded A."""
+        return bool(self.staged and self.rounded)
 
     @property
     def _operand(self) -> tuple[Any, dict[str, str]]:
@@ -307,7 +320,7 @@ class Sum(Stage):
     def call(self, shape: GemmShape, stride_am: int) -> KernelCall:
         """A tile a program."""
         return KernelCall(
-            TritonKernel(reduce_kernel),
+            TritonKernel(reduce_kernel, waits=True),
             (cdiv(shape.M, self.BLOCK_M) * cdiv(shape.N, self.BLOCK_N), 1, 1),
             {"slices_ptr": self.buffer, "out_ptr": "out", "M": shape.M, "stride_om": shape.N},
             {"N": shape.N, "SPLIT_K": self.slices, "BLOCK_M": self.BLOCK_M, "BLOCK_N": self.BLOCK_N,

@@ -22,6 +22,7 @@ FRONT_END: Final[Mapping[str, int]] = MappingProxyType({"sanitize_overflow": Fal
 # Raised by the compiler for a configuration that it cannot build: its own errors, a failed MLIR or LLVM pass
 # (RuntimeError), and a C++ std::out_of_range from its layout arithmetic (IndexError).
 COMPILER_ERRORS: Final = (TritonError, RuntimeError, IndexError)
+HOPPER: Final = 90  # Triton's name of compute capability 9.0
 VARIANTS_KEPT: Final = 200  # compiled variants of one kernel that stay in Triton's memory, up to 1 MB each
 
 
@@ -45,9 +46,12 @@ class TritonKernel:
 
     Args:
         function: A runtime.JITFunction, or an InterpretedFunction under TRITON_INTERPRET=1.
+        waits: Whether it waits itself for the kernel before (``kernels.triton.tiles.wait_for_previous``), so that the
+            GPU may start it earlier: programmatic dependent launch, from compute capability 9.0 on.
     """
 
     function: Any
+    waits: bool = False
 
     @property
     def name(self) -> str:
@@ -69,7 +73,7 @@ class TritonKernel:
         before = triton.knobs.compilation.listener
         triton.knobs.compilation.listener = lambda *, cache_hit, **rest: hits.append(cache_hit)
         try:
-            compiled = self._compile(call, pointers, amd=device.is_amd)
+            compiled = self._compile(call, pointers)
         finally:
             triton.knobs.compilation.listener = before
         return Built(all(hits), int(compiled.metadata.shared))
@@ -85,17 +89,22 @@ class TritonKernel:
         """
         if interpreter.interpreting():
             return self._interpreted(call, pointers)
-        import torch
-
         self._forget_old()
-        compiled = self._compile(call, pointers, amd=torch.version.hip is not None)
+        compiled = self._compile(call, pointers)
         compiled._init_handles()
         needs = int(compiled.n_regs), int(compiled.n_spills), int(compiled.metadata.shared)
         return Loaded(self.name, compiled[call.grid], *needs)
 
-    def _compile(self, call: KernelCall, pointers: Mapping[str, PointerSpec], *, amd: bool) -> Any:
+    def options(self, call: KernelCall) -> dict[str, int]:
+        """Options that ``call`` is compiled and launched with on the target of the active driver."""
+        target = triton.runtime.driver.active.get_current_target()
+        options = backend_options(call.options, amd=target.backend == "hip")
+        overlaps = self.waits and target.backend == "cuda" and target.arch >= HOPPER
+        return options | {"launch_pdl": True} if overlaps else options
+
+    def _compile(self, call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Any:
         given = {name: pointers[value] if isinstance(value, str) else value for name, value in call.args.items()}
-        arguments = {**given, **call.constexprs, **backend_options(call.options, amd=amd)}  # an option may be both
+        arguments = {**given, **call.constexprs, **self.options(call)}  # an option may be both
         return self.function.warmup(grid=call.grid, **arguments)
 
     def _forget_old(self) -> None:

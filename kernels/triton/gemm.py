@@ -8,12 +8,16 @@ import triton.language as tl
 from kernels.triton.decoded import decode_weight_tile, in_product_order, round_tile
 from kernels.triton.quantize import quantize_tile
 from kernels.triton.tiles import (
+    in_words,
     load_scale_tile,
+    load_value_tile,
     load_weight_runs,
+    start_next,
     steps_of_split,
     store_tile,
     tile_of_program,
     unshuffled,
+    wait_for_previous,
 )
 
 
@@ -32,6 +36,7 @@ def fused_gemm_kernel(
     Each program multiplies a [BLOCK_M, BLOCK_N] tile over its share of K. A split with no share stores zeros.
     A_OPERAND ``bf16`` multiplies the values of both operands as bf16, where no FP4 unit exists.
     """
+    start_next()
     pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
     row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
@@ -46,7 +51,8 @@ def fused_gemm_kernel(
         if K % BLOCK_K != 0:
             inside = inside & (offs_k < K - k)[None, :]
         a = tl.load(a_ptr + row * stride_am + (k + offs_k)[None, :], mask=inside, other=0.0)
-        runs = load_weight_runs(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
+        weight_ptr = in_words(b_ptr) if A_OPERAND == "bf16" else b_ptr
+        runs = load_weight_runs(weight_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
         b_scale = load_scale_tile(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
         if A_OPERAND == "bf16":
             values = in_product_order(round_tile(a, BLOCK_M, BLOCK_K), BLOCK_M, BLOCK_K)
@@ -92,22 +98,27 @@ def staged_gemm_kernel(
 def round_kernel(
     a_ptr, values_ptr,
     M, stride_am,
-    K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
+    K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, TILE_M: tl.constexpr, TILE_K: tl.constexpr,
+    WIDE_OFFSETS: tl.constexpr,
 ):  # fmt: skip
-    """Round a [BLOCK_M, BLOCK_K] tile of A to its MXFP4 values, bf16 [M, K padded to 128] in the order of the product.
+    """Round a [BLOCK_M, BLOCK_K] tile of A to its MXFP4 values in the order of the product.
 
-    BLOCK_K is a multiple of 128; pads become 0.
+    ``values`` of bf16 [K//TILE_K, M, TILE_K], both extents rounded up, has the GEMM's tiles [TILE_M, TILE_K] as runs.
+    Beyond K it gets zeros; rows beyond M stay as they are. BLOCK_K and TILE_K are multiples of 128.
     """
-    PADDED_K: tl.constexpr = (K + 127) // 128 * 128
+    start_next()
+    PADDED_K: tl.constexpr = (K + TILE_K - 1) // TILE_K * TILE_K
     pid = tl.program_id(0)
-    num_k: tl.constexpr = (K + BLOCK_K - 1) // BLOCK_K
+    num_k: tl.constexpr = (PADDED_K + BLOCK_K - 1) // BLOCK_K
     offs_m = (pid // num_k) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_k = (pid % num_k) * BLOCK_K + tl.arange(0, BLOCK_K)
     row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
     inside = (offs_m < M)[:, None]
     a = tl.load(a_ptr + row * stride_am + offs_k[None, :], mask=inside & (offs_k < K)[None, :], other=0.0)
     values = in_product_order(round_tile(a, BLOCK_M, BLOCK_K), BLOCK_M, BLOCK_K)
-    tl.store(values_ptr + row * PADDED_K + offs_k[None, :], values, mask=inside & (offs_k < PADDED_K)[None, :])
+    panel = (offs_k // TILE_K)[None, :] * (tl.cdiv(M, TILE_M) * TILE_M)
+    offsets = (panel + row) * TILE_K + (offs_k % TILE_K)[None, :]
+    tl.store(values_ptr + offsets, values, mask=inside & (offs_k < PADDED_K)[None, :])
 
 
 @triton.jit(do_not_specialize=["M"])
@@ -120,19 +131,15 @@ def decoded_gemm_kernel(
     CACHE: tl.constexpr, STORE: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
 ):  # fmt: skip
     """C[M, N] (or one K slice of it) = A @ B.T for the values of ``round_kernel`` and shuffled MXFP4 B."""
-    PADDED_K: tl.constexpr = (K + 127) // 128 * 128
+    start_next()
+    wait_for_previous()
     pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
-    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
-    offs_k = tl.arange(0, BLOCK_K)
     first, last = steps_of_split(split, (K + BLOCK_K - 1) // BLOCK_K, SPLIT_K)
     acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-    for k in tl.range(first * BLOCK_K, last * BLOCK_K, BLOCK_K):
-        inside = tl.broadcast_to((offs_m < M)[:, None], (BLOCK_M, BLOCK_K))
-        if PADDED_K % BLOCK_K != 0:
-            inside = inside & (offs_k < PADDED_K - k)[None, :]
-        values = tl.load(values_ptr + row * PADDED_K + (k + offs_k)[None, :], mask=inside, other=0.0)
-        runs = load_weight_runs(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
+    for step in tl.range(first, last):
+        k = step * BLOCK_K
+        values = load_value_tile(values_ptr, pid_m, step, M, BLOCK_M, BLOCK_K, WIDE_OFFSETS)
+        runs = load_weight_runs(in_words(b_ptr), pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
         b_scale = load_scale_tile(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
         acc = tl.dot(decode_weight_tile(runs, b_scale, BLOCK_N, BLOCK_K), tl.trans(values), acc)
     store_tile(tl.trans(acc), out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, STORE, WIDE_OFFSETS)
@@ -154,6 +161,7 @@ def reduce_kernel(
     WIDE_OFFSETS: tl.constexpr,
 ):  # fmt: skip
     """Out [M, N] of bf16 = sum over the first SPLIT_K slices of slices [SPLIT_K, M, N] of fp32, in order."""
+    wait_for_previous()
     pid = tl.program_id(0)
     num_n: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
     offs_m = (pid // num_n) * BLOCK_M + tl.arange(0, BLOCK_M)

@@ -8,11 +8,14 @@ import triton.language as tl
 from kernels.triton.decoded import decode_weight_tile
 from kernels.triton.ticket import hand_over
 from kernels.triton.tiles import (
+    in_words,
     load_scale_tile,
+    load_value_tile,
     load_weight_runs,
     steps_of_split,
     tile_of_program,
     unshuffled,
+    wait_for_previous,
 )
 
 
@@ -57,19 +60,14 @@ def decoded_ticket_kernel(
     CACHE: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
 ):  # fmt: skip
     """C[M, N] = A @ B.T for the values of ``round_kernel`` and shuffled MXFP4 B; scratch as there."""
-    PADDED_K: tl.constexpr = (K + 127) // 128 * 128
+    wait_for_previous()
     pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
-    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
-    offs_k = tl.arange(0, BLOCK_K)
     first, last = steps_of_split(split, (K + BLOCK_K - 1) // BLOCK_K, SPLIT_K)
     acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-    for k in tl.range(first * BLOCK_K, last * BLOCK_K, BLOCK_K):
-        inside = tl.broadcast_to((offs_m < M)[:, None], (BLOCK_M, BLOCK_K))
-        if PADDED_K % BLOCK_K != 0:
-            inside = inside & (offs_k < PADDED_K - k)[None, :]
-        values = tl.load(values_ptr + row * PADDED_K + (k + offs_k)[None, :], mask=inside, other=0.0)
-        runs = load_weight_runs(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
+    for step in tl.range(first, last):
+        k = step * BLOCK_K
+        values = load_value_tile(values_ptr, pid_m, step, M, BLOCK_M, BLOCK_K, WIDE_OFFSETS)
+        runs = load_weight_runs(in_words(b_ptr), pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
         b_scale = load_scale_tile(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
         acc = tl.dot(decode_weight_tile(runs, b_scale, BLOCK_N, BLOCK_K), tl.trans(values), acc)
     hand_over(

@@ -26,6 +26,7 @@ import triton.language as tl
 from kernels.triton.decoded import decode_weight_tile, in_product_order, round_tile
 from kernels.triton.quantize import quantize_tile
 from kernels.triton.tiles import (
+    in_words,
     load_scale_tile,
     load_weight_runs,
     steps_of_split,
@@ -118,7 +119,8 @@ def fused_ticket_kernel(
         if K % BLOCK_K != 0:
             inside = inside & (offs_k < K - k)[None, :]
         a = tl.load(a_ptr + row * stride_am + (k + offs_k)[None, :], mask=inside, other=0.0)
-        runs = load_weight_runs(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
+        weight_ptr = in_words(b_ptr) if A_OPERAND == "bf16" else b_ptr
+        runs = load_weight_runs(weight_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
         b_scale = load_scale_tile(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
         if A_OPERAND == "bf16":
             values = in_product_order(round_tile(a, BLOCK_M, BLOCK_K), BLOCK_M, BLOCK_K)

@@ -4,8 +4,24 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+from triton.language.target_info import cuda_capability_geq
 
 from kernels.triton.quantize import shuffled_scale_offset
+
+
+@triton.jit
+def start_next():
+    """Let the next kernel of the stream start once all workgroups have come here, if its launch asks for that."""
+    if cuda_capability_geq(9, 0):
+        gdc_launch_dependents()
+
+
+@triton.jit
+def wait_for_previous():
+    """Wait until the kernel before has ended and what it stored can be read; at once if it had to before the launch."""
+    if cuda_capability_geq(9, 0):
+        gdc_wait()
 
 
 @triton.jit
@@ -53,21 +69,38 @@ def load_weight_runs(
     N: tl.constexpr, K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     CACHE: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
 ):  # fmt: skip
-    """Packed weight tile as it lies in memory, [BLOCK_N//16, BLOCK_K//2*16] bytes; 0 outside of N and K.
+    """Packed weight tile as it lies in memory, [BLOCK_N//16, BLOCK_K//2*16] bytes, or words; 0 outside of N and K.
 
     A group of 16 rows is contiguous in the shuffled layout, so the tile is a few long runs.
     """
+    PER_K: tl.constexpr = 64 // b_ptr.dtype.element_ty.primitive_bitwidth  # elements of 16 rows
     GROUPS: tl.constexpr = BLOCK_N // 16
-    RUN: tl.constexpr = BLOCK_K // 2 * 16
     offs_g = pid_n * GROUPS + tl.arange(0, GROUPS)
-    offs_b = k * 8 + tl.arange(0, RUN)  # byte k // 2 of each of 16 rows
+    offs_b = k * PER_K + tl.arange(0, BLOCK_K * PER_K)  # byte k // 2 of each of 16 rows
     row = offs_g.to(tl.int64) if WIDE_OFFSETS else offs_g
-    pointers = b_ptr + row[:, None] * (K * 8) + offs_b[None, :]
+    pointers = b_ptr + row[:, None] * (K * PER_K) + offs_b[None, :]
     if N % BLOCK_N == 0 and K % BLOCK_K == 0:
         return tl.load(pointers, cache_modifier=CACHE)
     else:
-        mask = (offs_g < N // 16)[:, None] & (offs_b < K * 8)[None, :]
+        mask = (offs_g < N // 16)[:, None] & (offs_b < K * PER_K)[None, :]
         return tl.load(pointers, mask=mask, other=0, cache_modifier=CACHE)
+
+
+@triton.jit
+def in_words(b_ptr):
+    """A pointer to bytes, as one to words of four."""
+    return b_ptr.to(tl.pointer_type(tl.int32))
+
+
+@triton.jit
+def load_value_tile(
+    values_ptr, pid_m, step, M, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
+):  # fmt: skip
+    """Tile [BLOCK_M, BLOCK_K] of the values that ``round_kernel`` stored; its rows beyond M hold anything."""
+    row = step * (tl.cdiv(M, BLOCK_M) * BLOCK_M) + pid_m * BLOCK_M
+    first = (tl.cast(row, tl.int64) if WIDE_OFFSETS else row) * BLOCK_K
+    inner = tl.arange(0, BLOCK_M)[:, None] * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]
+    return tl.load(values_ptr + first + inner)
 
 
 @triton.jit

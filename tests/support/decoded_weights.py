@@ -11,15 +11,15 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.triton.decoded import e2m1_values, power_of_byte, times
+from kernels.triton.decoded import decode_words, power_bits
 
 
 @triton.jit
 def decode_kernel(out_ptr):  # type: ignore[no-untyped-def]
-    codes = tl.arange(0, 16)
-    byte = tl.program_id(0) + codes * 0
-    low, _ = e2m1_values(codes.to(tl.uint8))
-    tl.store(out_ptr + tl.program_id(0) * 16 + codes, times(low, power_of_byte(byte.to(tl.uint8))))
+    words = tl.where(tl.arange(0, 2) == 0, 0x76543210, -0x01234568)  # codes 0 to 7, and 8 to 15
+    byte = (tl.program_id(0) + tl.arange(0, 2) * 0).to(tl.uint8)
+    values = decode_words(words, power_bits(byte))
+    tl.store(out_ptr + tl.program_id(0) * 16 + tl.arange(0, 16), tl.reshape(values, (16,)))
 
 
 if __name__ == "__main__":

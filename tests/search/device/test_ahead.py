@@ -22,7 +22,6 @@ import torch, triton
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.runtime.runner import allocate
-from kernels.launches.triton_kernel import backend_options
 from kernels.problem import GemmShape
 from search.device.ahead import compile_ahead, compile_only
 device = DeviceKey(*json.loads(sys.argv[1]))
@@ -37,8 +36,7 @@ assert all(t.data_ptr() % 16 == 0 for t in tensors.values())
 for call in program.calls:
     call.kernel.function.device_caches.clear()
     given = {n: tensors[v] if isinstance(v, str) else v for n, v in call.args.items()}
-    options = backend_options(call.options, amd=device.is_amd)
-    call.kernel.function.run(**given, **call.constexprs, **options, grid=call.grid, warmup=True)
+    call.kernel.function.run(**given, **call.constexprs, **call.kernel.options(call), grid=call.grid, warmup=True)
 print(json.dumps({**vars(ahead), "hits": hits}))
 """
 

@@ -31,6 +31,7 @@ SHAPE = GemmShape(31, 128, 1088)  # tails of M and K
 WHOLE = GemmShape(32, 128, 1024)  # no tails: what is wrong only at others has to be found there
 ONE_ROW = GemmShape(1, 128, 1088)
 Knobs = Mapping[str, int | str]
+FIFTY = GemmShape(16, 3200, 256)  # tiles of 64 columns: 50
 WIDE: Knobs = {"BLOCK_N": 256}  # wider than N
 SOFTWARE: Knobs = {"quantizer": "software"}
 
@@ -196,6 +197,24 @@ SOURCE_MUTATIONS: Sequence[SourceMutation] = (
                    f"{LOAD_A}\n        a = tl.where((offs_k >= K - k - 16)[None, :], 0.0, a)"),
     SourceMutation("scales of A of an earlier tile from the third on", "gemm.py", "load_scale_tile(a_scale_ptr, pid_m,",
                    "load_scale_tile(a_scale_ptr, pid_m % 2,", "staged_triton", {"BLOCK_M": 32}, replace(SHAPE, M=160)),
+    *(
+        SourceMutation(f"one tile of 50 is wrong, {place}", "tiles.py", STORE,
+                       f"tl.store(pointers, tl.where(pid_n == {place}, 2 * acc, acc).to(tl.bfloat16), mask=mask)",
+                       shape=FIFTY)
+        for place in (17, 38)
+    ),
+    *(
+        SourceMutation(f"{what} lost in step {step} of a single row", "gemm.py", LOAD_A,
+                       f"{LOAD_A}\n        a = tl.where((k == {step} * BLOCK_K) & (M == 1) & ({of}), 0.0, a)",
+                       shape=replace(ONE_ROW, K=4096))
+        for step in (5, 14)
+        for what, of in (("NaN", "a != a"), ("Inf", "tl.abs(a) > 3.39e38"))
+    ),
+    *(
+        SourceMutation("carry beyond 1.75 only, M = 1, K = 64", "quantize.py", "amax_bits + 0x200000",
+                       "amax_bits + 0x1FFFFF", family, shape=replace(ONE_ROW, K=64))
+        for family in ("fused", "staged_triton")
+    ),
     SourceMutation("odd M loses its last row", "tiles.py", MASK,
                    "mask = (offs_m < M // 2 * 2)[:, None] & (offs_n < N)[None, :]", shape=WHOLE),
     # Two writers.

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kernels.errors import WrongResultError
 from kernels.launches.coverage import GridIndex, TileCoverage
 from kernels.launches.native import NativeKernel
 from kernels.launches.program import KernelCall, Program
-from kernels.problem import GemmShape
+from kernels.problem import BLOCK, GemmShape
 from kernels.wording import counted
 from search.gate.arrivals import Round, arrivals, last_arrivals
+from search.gate.inputs import LATER_TURNS
+from search.gate.regions import choose_regions, every_region
 from search.gate.sample import Sample, needs_nan_first, take_sample
 from search.gfx950.code.calls import CompiledCall
 from search.gfx950.simulator import (
@@ -86,19 +89,14 @@ def check_program(
         SimulatorLimitError: An instruction that is not modelled, or a workspace larger than the memory.
     """
     start = time.perf_counter()
-    try:
+    with _limits():
         sample = take_sample(program, shape, stride_am=stride_am)
         results = _execute(sample, calls, budget)
         _arrive_otherwise(sample, calls, results, budget, arrivals if every_order else last_arrivals)
         max_rel_error = sample.compare()
         if needs_nan_first(program, shape):
-            second = take_sample(program, shape, nan_first=True, stride_am=stride_am)
-            _execute(second, calls, budget)
-            second.compare()
-    except SimulationError as error:
-        raise SimulatorLimitError(f"not checked: {error}") from error
-    except MemoryError as error:
-        raise SimulatorLimitError("not checked: its workspace does not fit the memory") from error
+            tile = choose_regions(program, shape).first()
+            _compared(take_sample(program, shape, nan_first=True, stride_am=stride_am, regions=tile), calls, budget)
     return GateReport(
         max_rel_error,
         sample.elements,
@@ -106,6 +104,54 @@ def check_program(
         tuple(result.recording for result in results),
         time.perf_counter() - start,
     )
+
+
+def check_every_tile(
+    program: Program, calls: Sequence[SimulatedCall], shape: GemmShape, limit: float, budget: int = DEFAULT_BUDGET
+) -> None:
+    """Execute each tile of C, or as many as ``limit`` multiplications are enough for.
+
+    Raises:
+        WrongResultError, SimulatorLimitError: As :func:`check_program`.
+    """
+    with _limits():
+        for regions in every_region(program, shape, limit):
+            _compared(take_sample(program, shape, regions=regions), calls, budget)
+
+
+def check_every_step(
+    program: Program, calls: Sequence[SimulatedCall], shape: GemmShape, step: int, budget: int = DEFAULT_BUDGET
+) -> None:
+    """Execute a tile until a NaN and an Inf were in each ``step`` columns of K, and every rule of rounding showed.
+
+    Raises:
+        WrongResultError, SimulatorLimitError: As :func:`check_program`.
+    """
+    tile = choose_regions(program, shape).first()
+    rows, groups = tile.checked[0].rows, range(0, shape.K // BLOCK, step // BLOCK)
+    with _limits():
+        for turn in LATER_TURNS:
+            _compared(take_sample(program, shape, turn=turn, regions=tile), calls, budget)
+        for first in range(0, len(groups), len(rows)):
+            sample = take_sample(program, shape, nan_first=True, regions=tile)
+            sample.inputs.place_nans(dict(zip(rows, groups[first:])))  # noqa: B905 - as many as there are rows
+            _compared(sample, calls, budget)
+
+
+def _compared(sample: Sample, calls: Sequence[SimulatedCall], budget: int) -> None:
+    _execute(sample, calls, budget)
+    sample.compare()
+
+
+@contextmanager
+def _limits() -> Iterator[None]:
+    """What keeps the simulator from executing a program, as an outcome of the candidate."""
+    try:
+        yield
+    except SimulationError as error:
+        raise SimulatorLimitError(f"not checked: {error}") from error
+    except MemoryError as error:
+        raise SimulatorLimitError("not checked: its workspace does not fit the memory") from error
 
 
 def _execute(sample: Sample, calls: Sequence[SimulatedCall], budget: int) -> list[SimulationResult]:

@@ -6,11 +6,12 @@ only the rows that the chosen tiles read.
 What hurts is at every M from 1 on. Blocks of A go from denormal numbers to the largest of bf16, with the scales of B
 shifted the other way, from byte 254 to byte 0: so every product weighs the same, and what is lost at either end shows.
 The first row holds an Inf, the second one a NaN, which takes its whole row of C with it; for a single row there is a
-second set of operands. One row of B in each 32 has a NaN scale.
+second set of operands. One row of B in each 32 has a NaN scale. Rows that are to serve see further sets, see ``turn``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,7 +55,9 @@ INF_ROWS = tuple(row for row, _, bits in SPECIALS if bits & 0x7FFF == INF)
 # Two of each 32 rows have one element alone, in a group of usual scales. Their sums are one product each, whatever the
 # order: from beyond fp32, which is Inf and no largest number, down to denormal ones, which are not 0.
 ALONE = ((7, 0x7F40), (11, 0x0020))  # 1.5 * 2**127 and 2**-128
-NAN_FIRST = ((0, 0, NAN),)  # of the second set for a single row, which a NaN takes with it
+NAN_FIRST = tuple((row, 0, NAN) for row in range(ROWS))  # of the set that looks for nothing but NaN
+WINDOW = 4  # groups: the shortest step along K of a kernel; in later turns each has a group that may hold an Inf
+LATER_TURNS = (1, 2)  # in which a single row has an Inf in each of these groups
 
 
 @dataclass
@@ -64,7 +67,8 @@ class GateInputs:
     Args:
         extreme: To the ends of bf16 and E8M0, and with Inf; otherwise milder, for arithmetic that scales before it
             multiplies and so overflows: 6 * 2**127 is no fp32.
-        nan_first: NaN in the first row instead.
+        nan_first: NaN in every row instead.
+        turn: 0, or one of :data:`LATER_TURNS`: with other groups, peaks and Infs.
         ordinary: Without NaN and Inf in A, and mild too.
         stride: Elements from one row of A to the next, NaN between the rows; None: K.
         a: bf16 as uint16, M rows of K elements, ``stride`` apart, flat.
@@ -78,6 +82,7 @@ class GateInputs:
     nan_first: bool = False
     stride: int | None = None
     ordinary: bool = False
+    turn: int = 0
     a: Array = field(init=False)
     b: Array = field(init=False)
     b_scale: Array = field(init=False)
@@ -97,7 +102,8 @@ class GateInputs:
         self.a = lazy_zeros((M - 1) * stride + K, np.uint16)
         self.b = lazy_zeros((N, K // 2), np.uint8)
         self.b_scale = lazy_zeros(padded_scale_shape(N, K // BLOCK), np.uint8)
-        self._shifts = SHIFTS[self.extreme] * group_kinds(K // BLOCK, np.random.default_rng((self.seed, 2)))
+        kinds = group_kinds(K // BLOCK, np.random.default_rng((self.seed, 2)), often=self.turn > 0)
+        self._shifts = SHIFTS[self.extreme] * kinds
 
     @property
     def rows(self) -> Array:
@@ -122,7 +128,7 @@ class GateInputs:
         if self.stride is not None:
             self.a[block * ROWS * self.stride :][: ROWS * self.stride] = POISON_A
         numbers = np.arange(len(rows)) + block * ROWS
-        rows[...] = _blocks(numbers, self._shifts, random).reshape(rows.shape)
+        rows[...] = _blocks(numbers, self._shifts, random, self.turn // 2).reshape(rows.shape)
         for row, place, bits in self._specials:
             if row < len(rows):
                 columns = self._groups(row, place, infinite=bits & 0x7FFF == INF) * BLOCK + random.integers(BLOCK)
@@ -136,7 +142,7 @@ class GateInputs:
 
     @property
     def _alone(self) -> tuple[tuple[int, int], ...]:
-        return ALONE if self.extreme and not self.ordinary and (self._shifts == 0).any() else ()
+        return ALONE if self.extreme and not self.nan_first and (self._shifts == 0).any() else ()
 
     @property
     def _specials(self) -> tuple[tuple[int, int, int], ...]:
@@ -147,10 +153,15 @@ class GateInputs:
     def move_nans(self, draw: int) -> None:
         """Put the NaN of each row of A that has one elsewhere along K, by ``draw``; its row of C is NaN in any case."""
         random, groups = np.random.default_rng((self.seed, 3, draw)), len(self._shifts)
-        for row, column in self._nans.items():
-            group = int(random.choice([0, groups - 1, *random.integers(groups, size=4)]))
+        places = {row: random.choice([0, groups - 1, *random.integers(groups, size=4)]) for row in self._nans}
+        self.place_nans(places)
+
+    def place_nans(self, group_of: Mapping[int, int]) -> None:
+        """Put the NaN of each of these rows into that group of 32 columns."""
+        for row, group in group_of.items():
+            column = self._nans[row]
             bits, self.rows[row, column] = self.rows[row, column], 0
-            self._nans[row] = group * BLOCK + column % BLOCK
+            self._nans[row] = int(group) * BLOCK + column % BLOCK
             self.rows[row, self._nans[row]] = bits
 
     def _groups(self, row: int, place: int, *, infinite: bool) -> Array:
@@ -160,7 +171,9 @@ class GateInputs:
         if not infinite:
             return np.array([wanted])
         small = np.flatnonzero(self._shifts > 0)
-        return np.union1d(small[np.abs(small - wanted).argmin()], small[INF_ROWS.index(row) :: len(INF_ROWS)])
+        apart = len(LATER_TURNS) if self.turn else len(INF_ROWS)
+        first = (INF_ROWS.index(row) + self.turn) % apart
+        return np.union1d(small[np.abs(small - wanted).argmin()], small[first::apart])
 
     def _special(self, bits: int) -> int:
         if self.extreme or bits & 0x7FFF != INF:
@@ -280,10 +293,13 @@ def _forget(kept: dict[Any, Any], count: int) -> None:
         del kept[next(iter(kept))]
 
 
-def group_kinds(groups: int, random: np.random.Generator) -> Array:
+def group_kinds(groups: int, random: np.random.Generator, *, often: bool = False) -> Array:
     """Of each group of 32 columns: 1 where A is huge and the scales of B small, -1 the other way, 0 neither.
 
     Huge ones are at both ends and in the middle, tiny ones behind the first: loops treat these as special.
+
+    Args:
+        often: Huge ones are in each :data:`WINDOW` too, and the first of two is usual instead of tiny.
     """
     kinds = random.choice([0, -1, 1], groups, p=[0.6, 0.25, 0.15])
     kinds[[0, -1]] = 1
@@ -292,6 +308,8 @@ def group_kinds(groups: int, random: np.random.Generator) -> Array:
     kinds[0 if groups == 2 else 1] = -1
     if groups >= 4:
         kinds[2] = 0
+    if often:
+        kinds[0 if groups == 2 else WINDOW - 1 :: WINDOW] = 0 if groups == 2 else 1
     return np.asarray(kinds)
 
 
@@ -306,10 +324,10 @@ def _turns(shifts: Array, random: np.random.Generator) -> Array:
     return turns
 
 
-def _blocks(numbers: Array, shifts: Array, random: np.random.Generator) -> Array:
+def _blocks(numbers: Array, shifts: Array, random: np.random.Generator, first_peak: int) -> Array:
     """Rows ``numbers`` of A as bits [R, groups, 32]: see :data:`PEAKS`, :data:`SHIFTS`."""
     shape = (len(numbers), len(shifts))
-    kind = np.take(PEAKS, (numbers[:, None] + _turns(shifts, random)) % len(PEAKS))
+    kind = np.take(PEAKS, (first_peak + numbers[:, None] + _turns(shifts, random)) % len(PEAKS))
     exponent = random.choice(EXPONENTS, shape) + shifts
     if SHIFTS[True] in shifts:
         tiny = np.take(TINY_EXPONENTS, (numbers[:, None] + np.arange(len(shifts))) % len(TINY_EXPONENTS))

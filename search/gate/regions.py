@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from search.gfx950.code.triton import WAVE_SIZE
 
 # Tiles, and the multiplications of all of them together, unless those that are needed have more: about 0.1 s.
 AFFORDABLE = ((5, 1.6e8), (8, 4e7))
+TOGETHER = 32  # workgroups, where all tiles are executed: what the registers of so many take fits the caches
 MATRIX = 2 * 16 * 16  # elements of C that cost a wave as much as fewer do: the work around them is the same
 CHECKED_ROWS, CHECKED_COLUMNS = 64, 64  # of a tile, where a further kernel writes the output
 WRAPS = (1 << 31, 1 << 32, 1 << 33)  # bytes, where offsets of bytes, or of elements of 2 or 4, no longer fit 32 bits
@@ -31,12 +32,31 @@ class Region:
     columns: range
 
 
-def choose_regions(program: Program, shape: GemmShape) -> tuple[list[Region], list[list[Region]]]:
-    """The regions of C to compare, and for each launch the regions that it must work on.
+@dataclass(frozen=True)
+class Regions:
+    """A part of C that is executed together.
 
-    A launch touches whole tiles of its own, so the launches before it must cover these. Tiles are taken as long as they
-    are affordable.
+    Args:
+        checked: Regions to compare.
+        touched: For each launch the regions that it must work on. It touches whole tiles of its own, so the launches
+            before it must cover these.
     """
+
+    checked: list[Region]
+    touched: list[list[Region]]
+
+    def first(self) -> Regions:
+        """The first of them alone."""
+        return Regions(self.checked[:1], [parts[:1] for parts in self.touched])
+
+    @classmethod
+    def of(cls, paths: Sequence[list[Region]]) -> Regions:
+        """From the regions of each launch, path by path."""
+        return cls([path[-1] for path in paths], [list(regions) for regions in zip(*paths, strict=True)])
+
+
+def choose_regions(program: Program, shape: GemmShape) -> Regions:
+    """A few tiles, see :func:`_tiles_in_order`, as long as they are affordable."""
     gemm, tiles = gemm_call(program)
     position = program.calls.index(gemm)
     fused = gemm is program.calls[-1]
@@ -50,7 +70,25 @@ def choose_regions(program: Program, shape: GemmShape) -> tuple[list[Region], li
             break
         paths.append(path)
         work = more
-    return [path[-1] for path in paths], [list(regions) for regions in zip(*paths, strict=True)]
+    return Regions.of(paths)
+
+
+def multiplications(program: Program, shape: GemmShape) -> float:
+    """Of all workgroups of the launch that reads the weight, those of padding among them."""
+    gemm, tiles = gemm_call(program)
+    return _multiplications(gemm, tiles, shape.K) * gemm.workgroups
+
+
+def every_region(program: Program, shape: GemmShape, limit: float) -> Iterator[Regions]:
+    """All tiles of C in an order drawn by the candidate, some at a time, until there were ``limit`` multiplications."""
+    gemm, tiles = gemm_call(program)
+    total = tiles.num_m * tiles.num_n
+    each = multiplications(program, shape) / total
+    chosen = np.random.default_rng(fingerprint(program)).permutation(total)[: max(1, int(limit / each))].tolist()
+    together = max(1, TOGETHER * total // gemm.workgroups)
+    for first in range(0, len(chosen), together):
+        places = (divmod(place, tiles.num_n) for place in chosen[first : first + together])
+        yield Regions.of([_path(program, _tile(tiles, m, n, shape)) for m, n in places])
 
 
 def _path(program: Program, region: Region) -> list[Region]:
@@ -81,9 +119,14 @@ def _tiles_in_order(program: Program, coverage: TiledCoverage, shape: GemmShape)
     wanted = [*needed, (0, 0), (last_m, 0), (0, last_n)]
     wanted += [(_between(random, coverage.num_m), _between(random, coverage.num_n)) for _ in range(8)]
     for m, n in dict.fromkeys(wanted):
-        rows = range(m * coverage.BLOCK_M, min((m + 1) * coverage.BLOCK_M, shape.M))
-        columns = range(n * coverage.BLOCK_N, min((n + 1) * coverage.BLOCK_N, shape.N))
-        yield Region(rows, columns), (m, n) in needed
+        yield _tile(coverage, m, n, shape), (m, n) in needed
+
+
+def _tile(tiles: TiledCoverage, m: int, n: int, shape: GemmShape) -> Region:
+    return Region(
+        range(m * tiles.BLOCK_M, min((m + 1) * tiles.BLOCK_M, shape.M)),
+        range(n * tiles.BLOCK_N, min((n + 1) * tiles.BLOCK_N, shape.N)),
+    )
 
 
 def fingerprint(program: Program) -> int:

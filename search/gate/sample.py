@@ -17,7 +17,7 @@ from kernels.launches.program import Buffer, Program
 from kernels.problem import GemmShape
 from kernels.wording import counted
 from search.gate.inputs import GateInputs
-from search.gate.regions import Region, choose_regions, fingerprint
+from search.gate.regions import Region, Regions, choose_regions, fingerprint
 from search.gate.tolerance import judge_result
 from search.gfx950.simulator import SimulatedBuffer, SimulationResult
 from search.gfx950.simulator.state.arrays import Array, lazy_zeros
@@ -207,15 +207,18 @@ def _area(regions: Sequence[Region]) -> int:
 
 
 def take_sample(
-    program: Program, shape: GemmShape, *, extreme: bool = True, nan_first: bool = False, stride_am: int | None = None
-) -> Sample:
+    program: Program, shape: GemmShape, *, extreme: bool = True, nan_first: bool = False, stride_am: int | None = None,
+    turn: int = 0, regions: Regions | None = None,
+) -> Sample:  # fmt: skip
     """Choose what to execute of ``program``, and lay out its operands, see :class:`~search.gate.inputs.GateInputs`.
 
     Args:
         program: To check at ``shape``, made for the stride.
         extreme: Operands go to the ends of their formats.
-        nan_first: NaN in the first row of A; then the first tile alone is executed.
+        nan_first: NaN in every row of A.
         stride_am: Elements from one row of A to the next; None: K.
+        turn: Of the operands.
+        regions: What to execute; None: a few tiles.
 
     Raises:
         WrongResultError: A launch's grid does not cover C once.
@@ -224,16 +227,14 @@ def take_sample(
         fault = grid_fault(call.coverage, call.grid, shape.M, shape.N)
         if fault is not None:
             raise WrongResultError(f"{call.name}: {fault}")
-    inputs = shared_inputs(shape, extreme, nan_first, stride_am, program.ordinary_only)
-    checked, touched = choose_regions(program, shape)
-    if nan_first:
-        checked, touched = checked[:1], [regions[:1] for regions in touched]
-    for region in touched[0]:
+    inputs = shared_inputs(shape, extreme, nan_first, stride_am, program.ordinary_only, turn)
+    regions = regions or choose_regions(program, shape)
+    for region in regions.touched[0]:
         inputs.fill(region.rows, _whole_blocks(region.columns))
     inputs.move_nans(fingerprint(program))
-    memory = {buffer.name: _memory(buffer, inputs, touched[0]) for buffer in program.buffers}
-    chosen = [_workgroups(call.coverage, regions) for call, regions in zip(program.calls, touched, strict=True)]
-    return Sample(program, inputs, memory, checked, touched, chosen)
+    memory = {buffer.name: _memory(buffer, inputs, regions.touched[0]) for buffer in program.buffers}
+    chosen = [_workgroups(call.coverage, parts) for call, parts in zip(program.calls, regions.touched, strict=True)]
+    return Sample(program, inputs, memory, regions.checked, regions.touched, chosen)
 
 
 def needs_nan_first(program: Program, shape: GemmShape) -> bool:
@@ -244,10 +245,10 @@ def needs_nan_first(program: Program, shape: GemmShape) -> bool:
 @functools.lru_cache(maxsize=4)
 def shared_inputs(
     shape: GemmShape, extreme: bool = True, nan_first: bool = False, stride_am: int | None = None,
-    ordinary: bool = False,
+    ordinary: bool = False, turn: int = 0,
 ) -> GateInputs:  # fmt: skip
     """Operands of ``shape``, kept while this process checks its candidates."""
-    return GateInputs(shape, SEED, extreme, nan_first, stride_am, ordinary)
+    return GateInputs(shape, SEED, extreme, nan_first, stride_am, ordinary, turn)
 
 
 def _whole_blocks(columns: range) -> range:

@@ -11,14 +11,14 @@ from kernels.mxfp4.layouts import unshuffle_scales
 from kernels.mxfp4.reference import mxfp4_gemm_reference
 from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
-from search.gate.inputs import KEPT, GateInputs
+from search.gate.inputs import KEPT, LATER_TURNS, GateInputs
 
 SHAPE = GemmShape(40, 192, 320)
 EVERY_M = (1, 2, 5, 40)
 
 
-def filled(shape: GemmShape = SHAPE, **more: bool) -> GateInputs:
-    inputs = GateInputs(shape, 3, **more)
+def filled(shape: GemmShape = SHAPE, turn: int = 0, **more: bool) -> GateInputs:
+    inputs = GateInputs(shape, 3, turn=turn, **more)
     inputs.fill(range(shape.M), range(256))
     return inputs
 
@@ -159,6 +159,27 @@ def test_every_block_that_may_hold_an_inf_holds_one_in_some_row() -> None:
     small = np.flatnonzero(np.median(scales_of(inputs), axis=0) <= 4)
     assert len(small) > 8 and np.unique(columns // 32).tolist() == small.tolist()
     assert all((rows == row).sum() < len(small) / 2 for row in (0, 5, 14, 26))  # the others stay as they are
+
+
+@pytest.mark.parametrize("K", [128, 4096, 7168])
+def test_later_turns_bring_an_inf_into_every_step_of_a_single_row(K: int) -> None:
+    turns = [filled(GemmShape(1, 64, K), turn=turn).rows[0] for turn in LATER_TURNS]
+    groups = {column // 32 for row in turns for column in np.flatnonzero((row & 0x7FFF) == 0x7F80)}
+    assert {group // 4 for group in groups} == set(range(K // 128))
+
+
+def test_two_groups_of_a_single_row_show_the_rules_of_rounding_in_later_turns() -> None:
+    peaks = [largest_of(filled(GemmShape(1, 64, 64), turn=turn))[0, 0] for turn in LATER_TURNS]
+    assert [peak & 0x7F for peak in peaks] == [0x60, 0x40]  # 1.75 and 1.5, where the exponent is a usual one
+    assert all(126 <= peak >> 7 <= 130 for peak in peaks)
+
+
+def test_nans_are_placed_where_they_are_wanted() -> None:
+    inputs = filled(GemmShape(40, 64, 1024), nan_first=True)
+    inputs.place_nans({3: 7, 33: 31})
+    rows, columns = torch.from_numpy(inputs.rows.copy()).view(torch.bfloat16).isnan().nonzero().T.tolist()
+    assert rows == list(range(40))  # each row one
+    assert [columns[row] // 32 for row in (2, 3, 4, 33)] == [0, 7, 0, 31]
 
 
 def test_the_nan_of_a_row_moves_along_k_and_stays_one() -> None:

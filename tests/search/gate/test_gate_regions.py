@@ -6,13 +6,13 @@ import pytest
 
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from search.gate.regions import Region, choose_regions
+from search.gate.regions import Region, choose_regions, every_region, multiplications
 
 
 def checked(shape: GemmShape, block_m: int, block_n: int) -> list[Region]:
     """The regions compared of a kernel of these tiles."""
     config = FAMILIES["fused"].config({"BLOCK_M": block_m, "BLOCK_N": block_n})
-    return choose_regions(FAMILIES["fused"].program(shape, config), shape)[0]
+    return choose_regions(FAMILIES["fused"].program(shape, config), shape).checked
 
 
 @pytest.mark.parametrize("tiles_m", range(2, 12))
@@ -26,7 +26,7 @@ def test_tiles_at_odd_and_at_even_places_are_checked(tiles_m: int, N: int) -> No
 def test_two_candidates_of_one_tiling_look_at_different_tiles() -> None:
     shape, family = GemmShape(4000, 4096, 256), FAMILIES["fused"]
     configs = [family.config({"BLOCK_M": 16, "BLOCK_N": 64, "num_stages": stages}) for stages in (1, 2)]
-    first, second = (choose_regions(family.program(shape, config), shape)[0] for config in configs)
+    first, second = (choose_regions(family.program(shape, config), shape).checked for config in configs)
     assert first[:4] == second[:4]
     assert set(first[4:]).isdisjoint(second[4:])
 
@@ -50,6 +50,22 @@ def test_both_tails_come_first() -> None:
     assert Region(range(0, 32), range(0, 128)) in regions
 
 
+def every_place(limit: float) -> list[tuple[int, int]]:
+    """Tile rows and columns, 3 by 5, in the order in which they are executed."""
+    shape, family = GemmShape(80, 320, 256), FAMILIES["fused_splitk_workspace"]
+    program = family.program(shape, family.config({"BLOCK_M": 32, "BLOCK_N": 64, "split_k": 2}))
+    assert multiplications(program, shape) == 96 * 320 * 256
+    found = [region for part in every_region(program, shape, limit) for region in part.checked]
+    return [(region.rows.start // 32, region.columns.start // 64) for region in found]
+
+
+def test_every_tile_comes_once_and_of_too_many_as_many_as_are_affordable() -> None:
+    whole = every_place(96 * 320 * 256)
+    assert sorted(whole) == [(m, n) for m in range(3) for n in range(5)]
+    assert every_place(7.5 * 32 * 64 * 256) == whole[:7] != sorted(whole)[:7]
+    assert len(every_place(0)) == 1
+
+
 def test_a_single_tile_is_checked_once() -> None:
     assert checked(GemmShape(9, 64, 256), 16, 64) == [Region(range(0, 9), range(0, 64))]
 
@@ -57,7 +73,8 @@ def test_a_single_tile_is_checked_once() -> None:
 def test_a_further_kernel_of_wide_tiles_is_compared_whole_and_fewer_of_them() -> None:
     family, shape = FAMILIES["fused_splitk_workspace"], GemmShape(8, 2112, 7168)
     program = family.program(shape, family.config({"BLOCK_M": 8, "BLOCK_N": 16, "BLOCK_K": 128, "split_k": 2}))
-    compared, touched = choose_regions(program, shape)
+    regions = choose_regions(program, shape)
+    compared, touched = regions.checked, regions.touched
     assert compared == touched[-1]
     gemm, reduce = program.calls
     needed = {index for region in touched[0] for index in gemm.coverage.workgroups(region.rows, region.columns)}

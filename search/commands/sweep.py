@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -161,22 +161,30 @@ def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
             resources.callback(claims.close)
         sweep = _Sweep(request, spaces, storage, evaluator, reporter, claims, stop)
         try:
-            sweep.spaces, left_out = evaluator.available(spaces, request.families)
-            reporter.start(device, evaluator.protocol, len(request.shapes))
-            notes.tell(sweep.note)
-            for line in left_out:
-                sweep.note(line)
-            sweep.run()
+            with _storing(location):
+                sweep.spaces, left_out = evaluator.available(spaces, request.families)
+                reporter.start(device, evaluator.protocol, len(request.shapes))
+                notes.tell(sweep.note)
+                for line in left_out:
+                    sweep.note(line)
+                sweep.run()
         except KeyboardInterrupt:
             return SweepResult(device, sweep.studies, interrupted=True, left=sweep.left)
-        except (SQLAlchemyError, StorageInternalError, OSError) as error:
-            cause = str(error.__cause__ or error).splitlines()[0]
-            place = f"{location} or {default_cache()}" if isinstance(error, OSError) else str(location)
-            raise InputError(
-                f"{place}: a trial could not be stored ({cause}); "
-                "make room or name another folder with --results; the same command goes on"
-            ) from error
     return SweepResult(device, sweep.studies, interrupted=stop.is_set(), left=sweep.left)
+
+
+@contextmanager
+def _storing(location: Path | str) -> Iterator[None]:
+    """A trial that cannot be stored in ``location`` is an InputError."""
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError, OSError) as error:
+        cause = str(error.__cause__ or error).splitlines()[0]
+        place = f"{location} or {default_cache()}" if isinstance(error, OSError) else str(location)
+        raise InputError(
+            f"{place}: a trial could not be stored ({cause}); "
+            "make room or name another folder with --results; the same command goes on"
+        ) from error
 
 
 class Notes:
@@ -272,9 +280,13 @@ class _Sweep:
         if searches == 1:
             for shape, parts in parts_of.items():
                 self.search_within(shape, end_s, parts)
-            return
+        else:
+            self.search_at_once(parts_of, end_s, searches, lanes if ahead else 0)
+
+    def search_at_once(self, parts_of: Mapping[GemmShape, float], end_s: float, searches: int, ending: int) -> None:
+        """Search several shapes, while ``ending`` others hold their finals."""
         self.slots = threading.Semaphore(searches)
-        with ThreadPoolExecutor(searches + (lanes if ahead else 0)) as pool:  # some hold their finals
+        with ThreadPoolExecutor(searches + ending) as pool:
             studies = [pool.submit(self.search_within, s, end_s, n) for s, n in parts_of.items()]
             try:
                 for study in studies:
@@ -391,11 +403,16 @@ class _Sweep:
             seeds=[] if complete else self.first_trials(shape, points), deadline_s=end_s, shares=shares,
             stopping=self.stopping,
         )  # fmt: skip
-        if not leads:
-            return ended.done - self.held[shape]
+        if leads:
+            self.end(trials, ended)
+        return ended.done - self.held[shape]
+
+    def end(self, trials: KeptTrials, ended: Progress) -> None:
+        """The search of a shape that this sweep leads has done what it could."""
+        shape = ended.shape
         if not ended.done and not self.stop.is_set():
             self.left.append(shape)
-            return 0
+            return
         if not self.stop.is_set():
             self.hold_finals(trials, shape)
         best = best_point(trial.record for trial in trials.read())
@@ -403,7 +420,6 @@ class _Sweep:
             self.earlier.found(shape, best)
         with self.reporting:
             self.reporter.study_done(ended)
-        return ended.done - self.held[shape]
 
     def trials(self, kept: optuna.Study) -> KeptTrials:
         """Those of ``kept``, which other sweeps may add to."""

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 from scipy.optimize import minimize
 
+SHARP = 0.2  # times within this fraction of the best are told apart best, as the logarithm begins there
+LOWEST_SPREAD = 0.05  # of the targets: a few trials that took the same are not told apart by their noise
 LEVELS = 24  # values of a feature that the exponentials tell apart
 JITTER = 1e-8  # keeps the covariance of trials at nearly the same point positive definite
 LOWEST_NOISE = 1e-3  # of the variance of the targets: single precision is exact enough above it
@@ -24,6 +26,21 @@ RANGE = 4.0  # deviations of the prior that a parameter may go
 Floats: TypeAlias = npt.NDArray[np.float64]
 Singles: TypeAlias = npt.NDArray[np.float32]
 Rows: TypeAlias = npt.NDArray[np.intp]
+
+
+def slowness(times: Floats, best: float) -> Floats:
+    """Targets of a model: how much slower than ``best``, as a logarithm that is compressed far from it [times]."""
+    return np.asarray(np.log1p(np.log(times / best) / SHARP), np.float64)
+
+
+def spread(targets: Floats) -> float:
+    """Standard deviation of ``targets``, or what is the least of it."""
+    return max(float(targets.std()), LOWEST_SPREAD)
+
+
+def standardised(targets: Floats) -> Floats:
+    """``targets`` with mean 0 and variance 1."""
+    return np.asarray((targets - targets.mean()) / spread(targets), np.float64)
 
 
 @dataclass(frozen=True)

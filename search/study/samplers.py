@@ -21,11 +21,10 @@ from search.study.features import PointSpace
 from search.study.points import Points, family_distribution
 from search.study.priors import estimates_us
 from search.study.surrogate import SurrogateSearch
-from search.study.transfer import OtherShape, expected_by
+from search.study.transfer import TIMED, OtherShape, expected_by
 
 GRID = "grid"  # name of the sampler that takes the points in their order
 QUEUED = "fixed_params"  # Optuna's attribute of a trial that was queued with its parameters
-TIMED = ("ok", "slow")  # outcomes with a time
 Spaces = Mapping[str, Mapping[str, BaseDistribution]]
 
 

@@ -8,17 +8,15 @@ are under way.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
-from scipy.special import ndtr
 
-from search.study.covariance import Covariance, Floats, Parameters, PointTable, Rows, fit, prior
-from search.study.features import PointSpace, one_step_away
-from search.study.posterior import Posterior
+from search.study.covariance import SHARP, Floats, Parameters, Rows, fit, prior, slowness, standardised
+from search.study.features import PointSpace
+from search.study.outlook import Model, Outlook, Pool
 
 START = 8  # trials before the model is asked, far from each other
 SPREAD_OVER = 200  # random points of which the one that is farthest from what was tried is taken
@@ -31,9 +29,6 @@ NEAR = 5  # best trials whose neighbours are in the pool
 NEIGHBOUR_SHARE = 0.4  # of the proposals: next to the best point
 OTHERS_SHARE = 0.25  # of the proposals, at most: in another family than the best point's, while that is about as fast
 STUCK = 16  # trials without a better one, after which the model is doubted; after twice as many it is half as certain
-SHARP = 0.2  # times within this fraction of the best are told apart best, as the logarithm begins there
-FAILURE_RANGE = 0.3  # how far a failure reaches, in coordinates of the knobs that span 0 to 1
-LOWEST_SPREAD = 0.05  # of the targets
 
 
 class SurrogateSearch:
@@ -57,8 +52,8 @@ class SurrogateSearch:
         self._parameters: Parameters | None = None
         self._next_fit = 0
         self._begun = 0  # points that were proposed without the model
-        self._pool: _Pool | None = None
-        self._model: _Model | None = None
+        self._pool: Pool | None = None
+        self._model: Model | None = None
         self.expected_gain: float | None = None  # of the last proposal's time that the best open point may save
 
     def tell(self, point: int, time_us: float | None) -> None:
@@ -151,12 +146,12 @@ class SurrogateSearch:
     def _family(self, point: int) -> int:
         return int(self.space.families[point])
 
-    def _near_or_all(self, pool: _Pool, free: Rows) -> Rows:
+    def _near_or_all(self, pool: Pool, free: Rows) -> Rows:
         """Rows to choose from: at times those next to the best point only."""
         near = free[pool.next_to(self._best)[free]]
         return near if len(near) and self._random.random() < NEIGHBOUR_SHARE else free
 
-    def _other_family(self, pool: _Pool, free: Rows) -> int | None:
+    def _other_family(self, pool: Pool, free: Rows) -> int | None:
         """At times another family than the best point's, the more often the closer its own best is.
 
         A family is a kernel of its own. Left to the largest improvement, the search refines whichever had the better
@@ -197,26 +192,25 @@ class SurrogateSearch:
         return promising if len(promising) else np.flatnonzero(self._open)
 
     def _targets(self, trials: Sequence[int]) -> Floats:
-        """What the model learns of each trial: the logarithm of its time, compressed far from the best."""
-        times = np.array([self._times[point] for point in trials])
-        return np.log1p(np.log(times / self._times[self._best]) / SHARP)
+        """What the model learns of each trial."""
+        return slowness(np.array([self._times[point] for point in trials]), self._times[self._best])
 
     def _target(self, trial: int) -> float:
         return float(self._targets([trial])[0])
 
-    def _outlook(self, model: _Model, running: Sequence[int]) -> _Outlook:
+    def _outlook(self, model: Model, running: Sequence[int]) -> Outlook:
         return model.outlook(self._targets(model.trials), running)
 
-    def _current_model(self, running: Sequence[int]) -> _Model:
+    def _current_model(self, running: Sequence[int]) -> Model:
         """The model, with its parameters fitted anew where the trials have grown enough."""
         if self._model is None or len(self._times) >= self._next_fit:
             pool = self._current_pool(running)
             start = self._parameters or prior(pool.table.width)[0]
             fitted = self._remembered(FITTED)
-            targets = _standardised(self._targets(fitted))
+            targets = standardised(self._targets(fitted))
             self._parameters = fit(pool.table, pool.rows(fitted), targets, start)
             self._next_fit = math.ceil(max(len(self._times) + 1, len(self._times) * GROWTH))
-            self._model = _Model(pool, self._parameters, self._remembered(REMEMBERED), self._failed)
+            self._model = Model(pool, self._parameters, self._remembered(REMEMBERED), self._failed)
         return self._model
 
     def _remembered(self, limit: int) -> list[int]:
@@ -228,10 +222,10 @@ class SurrogateSearch:
         rest = self._random.choice(order[limit // 2 :], limit - limit // 2, replace=False)
         return [trials[i] for i in sorted([*order[: limit // 2], *rest])]
 
-    def _current_pool(self, running: Sequence[int]) -> _Pool:
+    def _current_pool(self, running: Sequence[int]) -> Pool:
         """Every point, or those that the model shall look at until its next fit."""
         if len(self.space) <= POOL:
-            self._pool = self._pool or _Pool(self.space, np.arange(len(self.space)))
+            self._pool = self._pool or Pool(self.space, np.arange(len(self.space)))
             return self._pool
         choice = self._choice()
         liked = self._liked(choice)
@@ -239,7 +233,7 @@ class SurrogateSearch:
         best = sorted(self._times, key=self._times.__getitem__)[:NEAR]
         near = [self.space.neighbours(point) for point in best]
         tried = [*self._times, *self._failed, *running]
-        return _Pool(self.space, np.unique(np.concatenate([liked, choice[chance], *near, tried]).astype(np.intp)))
+        return Pool(self.space, np.unique(np.concatenate([liked, choice[chance], *near, tried]).astype(np.intp)))
 
     def _liked(self, choice: Rows) -> Rows:
         """Of the points to choose from, those with the smallest estimates."""
@@ -248,115 +242,7 @@ class SurrogateSearch:
         return choice[np.argsort(self.space.estimate_us[choice])[: POOL // 2]]
 
 
-class _Pool:
-    """Points that the model looks at, ascending, as it sees them."""
-
-    def __init__(self, space: PointSpace, points: Rows) -> None:
-        self.points = points
-        self.codes = space.codes[points]
-        self.families = space.families[points]
-        described = space.describe(points)
-        self.knobs = described.knobs
-        self.table = PointTable(described.features)
-
-    def rows(self, points: Iterable[int]) -> Rows:
-        """Rows of those of ``points`` that are in the pool, in their order."""
-        wanted = np.asarray(points, np.intp)
-        rows = np.minimum(np.searchsorted(self.points, wanted), len(self.points) - 1)
-        return np.asarray(rows[self.points[rows] == wanted], np.intp)
-
-    def next_to(self, point: int) -> npt.NDArray[np.bool_]:
-        """Which points of the pool differ from ``point`` in one of the knobs that both have [pool]."""
-        return one_step_away(self.codes, self.codes[self.rows([point])[0]])
-
-    def nearness(self, row: int) -> Floats:
-        """1 for the point in ``row``, less the more knobs differ and the further [pool]."""
-        distance = np.abs(self.knobs - self.knobs[row]).sum(axis=1, dtype=np.float64)
-        return np.asarray(np.exp(-distance / FAILURE_RANGE), np.float64)
-
-
-class _Model:
-    """What the trials say about the points of a pool, until the parameters are fitted anew."""
-
-    def __init__(self, pool: _Pool, parameters: Parameters, trials: Sequence[int], failed: Sequence[int]) -> None:
-        self.pool = pool
-        self.trials = list(trials)
-        self._posterior = Posterior(Covariance(pool.table, parameters), pool.rows(trials))
-        self._worked = np.ones(len(pool.points))  # weighted votes near each point, and one for "works"
-        self._votes = np.ones(len(pool.points))
-        for point in trials:
-            self._vote(point, worked=True)
-        for point in failed:
-            self._vote(point, worked=False)
-
-    def learn(self, point: int, *, worked: bool) -> None:
-        """A trial of ``point`` ended."""
-        if len(rows := self.pool.rows([point])):
-            self._vote(point, worked=worked)
-            if worked:
-                self._posterior.add(int(rows[0]))
-                self.trials.append(point)
-
-    def _vote(self, point: int, *, worked: bool) -> None:
-        near = self.pool.nearness(int(self.pool.rows([point])[0]))
-        self._votes += near
-        self._worked += near * worked
-
-    def outlook(self, targets: Floats, running: Sequence[int]) -> _Outlook:
-        """What to expect of the points.
-
-        Args:
-            targets: Of :attr:`trials`.
-            running: Points whose trials have not ended: what they will say narrows the deviation.
-        """
-        spread = _spread(targets)
-        pending = self.pool.rows(running)
-        for row in pending:
-            self._posterior.add(int(row))
-        mean, deviation = self._posterior.mean(_standardised(targets)), self._posterior.deviation()
-        self._posterior.remove(len(pending))
-        return _Outlook(targets.mean() + spread * mean, spread * deviation, self._worked / self._votes)
-
-
-@dataclass(frozen=True, eq=False)
-class _Outlook:
-    """What a model expects of the points of its pool.
-
-    Args:
-        mean: Of the targets [pool].
-        deviation: Of the targets [pool].
-        works: Chance that a point has a time at all [pool].
-    """
-
-    mean: Floats
-    deviation: Floats
-    works: Floats
-
-    def promise(self, best: float) -> Floats:
-        """Expected improvement on the target ``best`` by each point, weighed with the chance that it works [pool]."""
-        return expected_improvement(best, self.mean, self.deviation) * self.works
-
-    def doubted(self, factor: float) -> _Outlook:
-        """The same by a model whose deviations are ``factor`` times as large."""
-        return replace(self, deviation=factor * self.deviation)
-
-
 def _parts(promise: Floats, rows: Rows, free: Rows) -> Floats:
     """What ``rows`` promise as a part of the most that ``free`` do; 1 where these promise nothing [rows]."""
     most = float(promise[free].max(initial=0.0))
     return promise[rows] / most if most > 0 else np.ones(len(rows))
-
-
-def expected_improvement(best: float, mean: Floats, deviation: Floats) -> Floats:
-    """Mean of what normally distributed values fall below ``best``, where they do [points]."""
-    z = (best - mean) / deviation
-    density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-    return np.asarray(deviation * (z * ndtr(z) + density), np.float64)
-
-
-def _standardised(targets: Floats) -> Floats:
-    return np.asarray((targets - targets.mean()) / _spread(targets), np.float64)
-
-
-def _spread(targets: Floats) -> float:
-    return max(float(targets.std()), LOWEST_SPREAD)

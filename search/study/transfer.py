@@ -14,7 +14,7 @@ from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.results.columns import rows_of
 from search.results.winners import config_of
-from search.study.covariance import Covariance, Floats, PointTable, Rows, fit, prior
+from search.study.covariance import Covariance, Floats, PointTable, Rows, fit, prior, slowness, standardised
 from search.study.features import PointSpace, knob_values, scaled
 from search.study.posterior import Posterior
 from search.study.priors import distance
@@ -102,11 +102,11 @@ def transferred(
     for other, rows in zip(others, chosen, strict=True):
         parts.append(_columns(other.frames, rows, other.shape, cu_count, values))
     table = PointTable(scaled(np.concatenate(parts)))
-    targets = np.concatenate([_relative(other.times)[rows] for other, rows in zip(others, chosen, strict=True)])
+    slower = [slowness(other.times[rows], other.times.min()) for other, rows in zip(others, chosen, strict=True)]
+    targets = standardised(np.concatenate(slower))
     tried = np.arange(len(points), len(table))
-    standard = (targets - targets.mean()) / max(float(targets.std()), 1e-3)
-    parameters = fit(table, tried, standard, prior(table.width)[0])
-    return Posterior(Covariance(table, parameters), tried).mean(standard)[: len(points)]
+    parameters = fit(table, tried, targets, prior(table.width)[0])
+    return Posterior(Covariance(table, parameters), tried).mean(targets)[: len(points)]
 
 
 def _columns(
@@ -116,11 +116,6 @@ def _columns(
     knobs, parts = PointSpace(frames, shape=shape, cu_count=cu_count, values=values).columns(rows)
     extents = [np.full(len(rows), np.log2(extent)) for extent in (shape.M, shape.N, shape.K)]
     return np.column_stack([knobs, *parts, *extents])
-
-
-def _relative(times: Floats) -> Floats:
-    """How much slower than the best of its shape, with most resolution near it."""
-    return np.asarray(np.log1p(np.log(times / times.min()) / 0.2), np.float64)
 
 
 def _sample(times: Floats) -> Rows:

@@ -9,8 +9,9 @@ import pytest
 from kernels.problem import GemmShape
 from search.study.covariance import Covariance, Parameters, PointTable, _Pairs, fit, prior
 from search.study.features import PointSpace
+from search.study.outlook import Outlook, expected_improvement
 from search.study.posterior import Posterior
-from search.study.surrogate import SurrogateSearch, _Outlook, expected_improvement
+from search.study.surrogate import SurrogateSearch
 
 RANDOM = np.random.default_rng(0)
 FEATURES = RANDOM.choice(np.linspace(0, 1, 9), (60, 3))
@@ -169,7 +170,7 @@ def test_a_search_that_waits_doubts_its_model_until_a_trial_is_better() -> None:
 
 
 def test_doubt_promises_more_of_what_is_expected_to_be_slow() -> None:
-    sure = _Outlook(np.array([-1.0, 1.0]), np.array([0.1, 0.5]), np.ones(2))
+    sure = Outlook(np.array([-1.0, 1.0]), np.array([0.1, 0.5]), np.ones(2))
     before, after = sure.promise(0.0), sure.doubted(2.0).promise(0.0)
     assert before[0] == pytest.approx(1.0) and after[0] == pytest.approx(1.0, abs=1e-6)
     # Unit normal loss of tables: L(1) = 0.08332, L(2) = 0.00849; the deviation is half.

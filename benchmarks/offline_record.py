@@ -83,11 +83,10 @@ def records_of(evaluator: Evaluator, candidates: Sequence[Candidate], end_s: flo
         )  # fmt: skip
 
 
-def append(records: Sequence[Record], path: Path) -> None:
-    """Write the rows behind those that ``path`` has."""
-    if records:
-        now = frame_of_table(arrow_table(records))
-        save(pd.concat([load(path), now], ignore_index=True) if path.exists() else now, path)
+def append(record: Record, path: Path) -> None:
+    """Write the row behind those that ``path`` has."""
+    row = frame_of_table(arrow_table([record]))
+    save(pd.concat([load(path), row], ignore_index=True) if path.exists() else row, path)
 
 
 def main(
@@ -103,13 +102,11 @@ def main(
     for shape in parse_shapes(shapes.split(",")):
         path = output / f"{GFX950}-{shape}.parquet"
         todo = left(shape, spaces, path)
-        records: list[Record] = []
-        try:
-            for record in records_of(evaluator, todo, time.monotonic() + budget_s):
-                records.append(record)
-        finally:  # also where the user, or an error, ends it
-            append(records, path)
-            print(f"{path.name}: {len(records)} judged now, {len(todo) - len(records)} left", flush=True)
+        judged_now = 0
+        for record in records_of(evaluator, todo, time.monotonic() + budget_s):
+            append(record, path)  # in milliseconds, where the point took seconds
+            judged_now += 1
+        print(f"{path.name}: {judged_now} judged now, {len(todo) - judged_now} left", flush=True)
     evaluator.close()
 
 

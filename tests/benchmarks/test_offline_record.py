@@ -31,7 +31,8 @@ def test_what_is_recorded_is_not_judged_again(tmp_path: Path) -> None:
     every = left(SHAPE, SPACES, tmp_path / "none.parquet")
     assert len(set(every)) == len(every) > 100
     for part in (every[:3], every[3:5]):
-        append(list(records_of(Instant(), part, time.monotonic() + 60)), tmp_path / "some.parquet")
+        for record in records_of(Instant(), part, time.monotonic() + 60):
+            append(record, tmp_path / "some.parquet")
     assert left(SHAPE, SPACES, tmp_path / "some.parquet") == every[5:]
 
 

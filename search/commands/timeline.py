@@ -19,6 +19,7 @@ from search.gfx950.model.calibrated import model_of
 from search.gfx950.model.executed import predict_works, times_of
 from search.report.closing import compact
 from search.report.timeline import write_timeline
+from search.results.columns import cost_us
 from search.results.winners import config_of
 
 
@@ -70,7 +71,6 @@ def _chosen(frame: pd.DataFrame, trial: str) -> pd.Series[Any]:
         raise InputError(f"--timeline {trial}: {error}; name a row of the results or a shape MxNxK") from error
     mine = frame[(frame["outcome"] == "ok").fillna(False)]
     mine = mine[(mine["M"] == shape.M) & (mine["N"] == shape.N) & (mine["K"] == shape.K)]
-    costs = mine["predicted_us"].fillna(mine["time_us"])
     if not len(mine):
         raise InputError(f"--timeline {trial}: the results have no ok trial of that shape")
-    return mine.iloc[int(costs.to_numpy(float).argmin())]
+    return mine.iloc[int(cost_us(mine).to_numpy(float).argmin())]

@@ -94,31 +94,38 @@ def draw(plt: Any, families: pd.Series[str], times_us: pd.Series[float], label: 
         times_us: Their times; NaN of a trial that failed or was stopped.
     """
     figure, (search, compare) = plt.subplots(1, 2, figsize=(11, 5), sharey=True, layout="constrained")
-    numbers = pd.Series(range(1, len(times_us) + 1), index=times_us.index)
     timed = times_us.dropna()
-    names = sorted(families[timed.index].unique())
-    colours = {name: f"C{i % 10}" for i, name in enumerate(names)}
-    for name in names:
-        mine = timed[families[timed.index] == name]
-        search.scatter(numbers[mine.index], mine, s=10, color=colours[name], label=name)
-    failed = times_us.index[times_us.isna()]
-    if len(failed):
-        search.scatter(numbers[failed], [timed.max()] * len(failed), s=14, marker="x", color="0.6", label="failed")
-    edge = 0.5 + 0.02 * len(times_us)
-    search.step(numbers[timed.index], timed.cummin(), where="post", color="black", linewidth=1, label="best so far")
-    search.axhline(timed.min(), color="0.5", linewidth=0.6, linestyle=":")
-    beside = ("axes fraction", "data")
-    search.annotate(
-        f"{timed.min():.4g}", (1, timed.min()), (3, 0), beside, "offset points", va="center", fontsize="small"
-    )
-    search.set(xlabel=_order(timed, len(times_us)), ylabel=label, xlim=(1 - edge, len(times_us) + edge))
-    search.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    _boxes(compare, {name: timed[families[timed.index] == name] for name in names}, colours)
+    times_of = {name: timed[families[timed.index] == name] for name in sorted(families[timed.index].unique())}
+    colours = {name: f"C{i % 10}" for i, name in enumerate(times_of)}
+    _course(search, times_us, times_of, colours)
+    search.set(ylabel=label)
+    _boxes(compare, times_of, colours)
     _time_axis(search, float(timed.min()), float(timed.max()))
     for axes in (search, compare):
         axes.grid(axis="y", alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=min(4, len(names) + 2), fontsize="small")
+    figure.legend(loc="outside lower center", ncols=min(4, len(times_of) + 2), fontsize="small")
     return figure
+
+
+def _course(
+    axes: Any, times_us: pd.Series[float], times_of: Mapping[str, pd.Series[float]], colours: Mapping[str, str]
+) -> None:
+    """Each trial at its place, and the best so far."""
+    numbers = pd.Series(range(1, len(times_us) + 1), index=times_us.index)
+    timed, untimed = times_us.dropna(), times_us.index[times_us.isna()]
+    for name, mine in times_of.items():
+        axes.scatter(numbers[mine.index], mine, s=10, color=colours[name], label=name)
+    if len(untimed):
+        top_us = [timed.max()] * len(untimed)
+        axes.scatter(numbers[untimed], top_us, s=14, marker="x", color="0.6", label="failed or stopped")
+    axes.step(numbers[timed.index], timed.cummin(), where="post", color="black", linewidth=1, label="best so far")
+    axes.axhline(timed.min(), color="0.5", linewidth=0.6, linestyle=":")
+    beside = ("axes fraction", "data")
+    best = f"{timed.min():.4g}"
+    axes.annotate(best, (1, timed.min()), (3, 0), beside, "offset points", va="center", fontsize="small")
+    edge = 0.5 + 0.02 * len(times_us)
+    axes.set(xlabel=_order(timed, len(times_us)), xlim=(1 - edge, len(times_us) + edge))
+    axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
 
 def _order(timed: pd.Series[float], trials: int) -> str:

@@ -223,6 +223,11 @@ def rows_of(frame: pd.DataFrame, device: DeviceKey, shape: GemmShape | None = No
     return frame[mine.fillna(False)]
 
 
+def cost_us(rows: pd.DataFrame) -> pd.Series[Any]:
+    """Microseconds [rows] that the evidence of each row names; NA where there are none."""
+    return rows["time_us"].where((rows["evidence"] == "measured").fillna(False), rows["predicted_us"])
+
+
 def protocol_of(row: pd.Series[Any]) -> str:
     """How the time of a results row was obtained: the timing protocol, or the model of a prediction; "" if unknown."""
     predicted = not pd.isna(row["evidence"]) and row["evidence"] == "predicted"

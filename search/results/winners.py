@@ -18,7 +18,7 @@ from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from kernels.tables.rows import Evidence, TunedTable
 from search.evaluation import Point
-from search.results.columns import CONFIG
+from search.results.columns import CONFIG, cost_us
 
 PREDICTED_TIE = 1e-9  # relative, where a model says nothing: equal work is predicted equal up to rounding
 RESOURCES = ("vgprs", "lds_bytes", "kernels")  # fewer is safer: occupancy to spare, fewer launches
@@ -109,11 +109,10 @@ def _eligible(frame: pd.DataFrame, deterministic_only: bool) -> pd.DataFrame:
     known = ((frame["outcome"] == "ok").fillna(False) & frame["family"].isin(list(FAMILIES))).to_numpy(bool)
     columns = {name: frame[name].array[known] for name in (*DECIDING, *CONFIG)}  # copied once
     rows = pd.DataFrame(columns, index=frame.index[known])
-    measured = (rows["evidence"] == "measured").fillna(False)
     always = rows["family"].map({name: family.deterministic for name, family in FAMILIES.items()}).astype("boolean")
-    rows["cost_us"] = rows["time_us"].where(measured, rows["predicted_us"])
+    rows["cost_us"] = cost_us(rows)
     rows["safe"] = always & rows["deterministic"].fillna(True)
-    rows["how"] = rows["protocol"].where(measured, rows["model"]).fillna("")
+    rows["how"] = rows["protocol"].where((rows["evidence"] == "measured").fillna(False), rows["model"]).fillna("")
     recorded = rows["source_hash"].astype(object).where(rows["source_hash"].notna(), None)
     rows["present"] = [FAMILIES[family].made(known) for family, known in zip(rows["family"], recorded, strict=True)]
     rows = rows[rows["cost_us"].notna() & rows["evidence"].notna() & (rows["safe"] | (not deterministic_only))]

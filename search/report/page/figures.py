@@ -13,7 +13,7 @@ import pandas as pd
 from kernels.families import FAMILIES
 from search.report.closing import compact
 from search.report.page.importance import importances
-from search.results.columns import CONFIG
+from search.results.columns import CONFIG, cost_us
 from search.results.winners import Winner, config_of
 
 Trace = dict[str, Any]
@@ -32,15 +32,9 @@ LAYOUT: Mapping[str, Any] = {
 AXIS: Mapping[str, Any] = {"gridcolor": "rgba(128,128,128,.25)", "zeroline": False, "automargin": True}
 
 
-def cost_us(rows: pd.DataFrame) -> pd.Series[float]:
-    """Microseconds [rows] that the evidence of each row names; NaN where there are none."""
-    measured = (rows["evidence"] == "measured").fillna(False)
-    return rows["time_us"].where(measured, rows["predicted_us"]).astype("Float64").astype(float)
-
-
 def history(rows: pd.DataFrame, winner: Winner | None) -> str:
     """Time of each trial in the order of the search, the best so far, failures on top, the winner named."""
-    costs = cost_us(rows)
+    costs = cost_us(rows).astype(float)
     numbers = pd.Series(range(1, len(rows) + 1), index=rows.index)
     ok = _timed(rows, costs)
     traces = [
@@ -92,7 +86,7 @@ def _named(number: int, winner: Winner, trials: int) -> Trace:
 
 def families(rows: pd.DataFrame) -> str:
     """Times by family, with how many trials stand behind each box."""
-    costs = cost_us(rows)
+    costs = cost_us(rows).astype(float)
     ok = _timed(rows, costs)
     traces = []
     for family in sorted(rows["family"][ok].unique()):
@@ -105,7 +99,7 @@ def families(rows: pd.DataFrame) -> str:
 
 def knobs(rows: pd.DataFrame, family: str) -> str | None:
     """Parallel coordinates of the knobs of ``family`` that vary, coloured by time; None where none does."""
-    costs = cost_us(rows)
+    costs = cost_us(rows).astype(float)
     mine = _timed(rows, costs) & (rows["family"] == family)
     varying = [name for name in CONFIG if rows[name][mine].nunique() > 1]
     if not varying:
@@ -129,7 +123,7 @@ def _dimension(name: str, values: pd.Series[Any]) -> dict[str, Any]:
 
 def importance(rows: pd.DataFrame, family: str) -> str | None:
     """Which knobs of ``family`` decide about the time, by Optuna; None where too few trials tell."""
-    parts = importances(rows[_timed(rows, cost_us(rows)) & (rows["family"] == family)])
+    parts = importances(rows[_timed(rows, cost_us(rows).astype(float)) & (rows["family"] == family)])
     if not parts:
         return None
     names = sorted(parts, key=lambda name: parts[name])

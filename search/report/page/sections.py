@@ -15,7 +15,7 @@ from search.report.closing import Summary, compact, margin, percent, summarize
 from search.report.comparison import HEADER, NUMBERS, cells
 from search.report.page import figures
 from search.results.against import Comparison, total_line
-from search.results.columns import rows_of
+from search.results.columns import cost_us, rows_of
 from search.results.comparisons import untuned_factor
 from search.results.winners import Winner, config_of, slowdowns
 
@@ -139,7 +139,7 @@ def _search(frame: pd.DataFrame, summary: Summary) -> dict[str, str | None]:
 def _ties(rows: pd.DataFrame, winner: Winner | None) -> str:
     if winner is None:
         return "<p>No winner.</p>"
-    costs = figures.cost_us(rows)
+    costs = cost_us(rows).astype(float)
     same = (rows["outcome"] == "ok").fillna(False) & (rows["evidence"] == winner.evidence).fillna(False)
     near = rows[same & (costs <= winner.cost_us * (1 + TIE))].assign(us=costs).sort_values("us")
     cells = [(str(row["family"]), compact(config_of(row)), f"{row['us']:.4f}") for _, row in near.head(TIES).iterrows()]

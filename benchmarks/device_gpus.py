@@ -5,10 +5,10 @@ Usage: python benchmarks/device_gpus.py --output DIR [--shapes N] [--trials T] [
 Sweeps the first N competition shapes with the same random candidates: on one GPU and on all, both with an empty
 compiler cache, then on one and on all with the cache that the first sweep filled, where the GPUs alone limit. With
 --cores a sweep on one GPU has only so many, as a machine with one GPU would. Prints, as soon as a sweep has ended, for
-every study the GPU that measured it, its baseline and its outcomes; trials a second; for what part of the search the
-GPUs had no work; how much faster all GPUs are than one. At the end: whether the winners on one GPU and on several are
-the same or within 2 %. Exit code 1 where a study used two GPUs, a GPU no study, a study has no baseline, a process is
-left on a GPU, or trials are missing.
+every study the GPU that measured it, its baseline and its outcomes; trials a second; what part of their time the GPUs
+waited for a candidate; how much faster all GPUs are than one. At the end: whether the winners on one GPU and on several
+are the same or within 2 %. Exit code 1 where a study used two GPUs, a GPU no study, a study has no baseline, a process
+is left on a GPU, or trials are missing.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from gpu_processes import gpu_processes
 
 from kernels.errors import InputError
 from search.device.inventory import local_gpus
+from search.report.finals import gpu_wait_share
 from search.results import load, save
 from search.results.winners import winners
 from search.space.shapes import load_shapes
@@ -103,11 +104,11 @@ def totals(name: str, frame: pd.DataFrame, wall_s: float) -> dict[str, Any]:
     begin, end = span(found)
     seconds = (end - begin).total_seconds()
     measured = found[found["gpu_index"].notna()]
-    gpu_s = measured.groupby(measured["gpu_index"].astype(int))["gpu_s"].sum()
+    gpu_s = measured.groupby(measured["gpu_index"].astype(int))["gpu_s"].sum().round(1).to_dict()
     return {
         "sweep": name, "wall_s": round(wall_s, 1), "searched_s": round(seconds, 1), "trials": len(found),
-        "trials_per_s": round(len(found) / seconds, 2), "gpu_s": gpu_s.round(1).to_dict(),
-        "idle": round(1 - gpu_s.sum() / seconds / max(1, len(gpu_s)), 2),
+        "trials_per_s": round(len(found) / seconds, 2), "gpu_s": gpu_s,
+        "waited": round(gpu_wait_share(frame), 3),
     }  # fmt: skip
 
 

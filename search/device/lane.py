@@ -144,7 +144,6 @@ class GpuLane:
         self._running: Job | None = None
         self._shapes: dict[GemmShape, _ShapeState] = {}
         self._idle_since_s: float | None = None
-        self._last_shape: GemmShape | None = None
         self._in_doubt = 0  # faults since the last baseline that ran
         self._closed = False
         self._origin: dict[str, Value] = {}
@@ -216,12 +215,11 @@ class GpuLane:
             if self._running is not None or not self._queue or self._closed:
                 return
             job = self._running = self._queue.popleft()
-            task, shape = job.task, _shape_of(job.task)
-            if self._idle_since_s is not None and shape == self._last_shape and not job.is_baseline:
+            task = job.task
+            if self._idle_since_s is not None and not job.is_baseline:
                 job.facts["gpu_wait_s"] = self._clock() - self._idle_since_s
-            self._last_shape = shape
             if isinstance(task, MeasureTask) and not job.is_baseline:
-                task = replace(task, best_us=self._state(shape).best_us)
+                task = replace(task, best_us=self._state(_shape_of(task)).best_us)
             timeout_s = self._timeout_s(task)
             started_s = self._clock()
             running = self._pool.submit(task, timeout_s)  # before the lock is free: a closed pool takes none

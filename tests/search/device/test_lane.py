@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -192,6 +193,11 @@ def test_the_time_without_a_compiled_candidate_is_recorded_as_waiting() -> None:
     assert second.result().facts["gpu_wait_s"] == 5.0
     assert third.result().facts["gpu_wait_s"] == 0.0
     assert [a.result().facts["gpu_s"] for a in (first, second, third)] == [2.0, 2.0, 2.0]
+    clock.now_s += 4.0
+    other: Future[Any] = Future()
+    lane.put(Job(MeasureTask(replace(candidate(1), shape=GemmShape(32, 2112, 7168)), COLD), other))
+    pool.run()
+    assert other.result().facts["gpu_wait_s"] == 4.0  # of another search, which might have had it ready
 
 
 def test_after_a_fault_the_spare_takes_over_and_the_first_pool_stands_by() -> None:

@@ -16,7 +16,7 @@ from kernels.device import GFX950
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.wording import counted, first_of
-from search.formats import of_source
+from search.formats import TABLE_FORMAT, of_source
 from search.terminal import naming, one_line_errors
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ NAMED = 5  # shapes of a list that can be long
 RESULTS = Path("results")
 UNTIL = 0.3  # percent of the best time
 MAX_REGRET = 3.0  # percent
-TABLE_FORMAT = "yaml"  # of our own tables
 
 
 class InputErrorGroup(TyperGroup):

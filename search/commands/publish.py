@@ -13,14 +13,12 @@ from kernels.errors import InputError
 from kernels.tables.file import load_table
 from kernels.tables.sources import table_path
 from kernels.wording import instead_of
-from search.formats import FORMATS, format_named
+from search.formats import FORMATS, TABLE_FORMAT, format_named
 from search.formats.format import WHOLE, Old, Written, grouped
 from search.results import load_all
 from search.results.locks import locked
 from search.results.published import trials_of
 from search.terminal import naming
-
-TABLE_FORMAT = "yaml"  # of our own tables, which search.commands.export writes
 
 
 @dataclass(frozen=True)

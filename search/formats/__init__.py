@@ -26,6 +26,7 @@ FORMATS: Final[Mapping[str, Literal["table", "trials"]]] = MappingProxyType(  # 
         "t4": "trials",
     }
 )
+TABLE_FORMAT = "yaml"  # of our own tables, which search.commands.export writes
 PUBLISHED_SUFFIXES = (".json", ".py")  # of files that are never results of this project
 SUFFIXES = (".csv", *PUBLISHED_SUFFIXES)  # of the files that can be read
 MOST_BYTES = 1 << 28  # of a file

@@ -35,7 +35,7 @@ LARGE_TILES: list[tuple[tuple[int, int, int], dict[str, int | str], int]] = [
 TRITON = sorted(name for name, family in FAMILIES.items() if family.is_triton)
 BF16_STEPS = {  # BLOCK_K of the cases in which A is rounded instead of packed
     "fused": (64, 128, 256), "fused_splitk_workspace": (64, 128, 256), "fused_splitk_ticket": (64, 128, 256),
-    "staged_splitk_ticket": (128, 256),
+    "staged_triton": (128, 256), "staged_splitk_ticket": (128, 256),
 }  # fmt: skip
 SPLITS = (3, 16)  # 16 is beyond K / BLOCK_K everywhere: programs without a share of K
 

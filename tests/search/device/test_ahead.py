@@ -89,6 +89,44 @@ def test_a_compiling_process_settles_its_cache_keys_before_its_first_candidate()
     assert json.loads(done.stdout.lower()) == [True] * len(triton_functions())
 
 
+# What a launch that may begin before the one before it has ended does before it waits, by target.
+OVERLAP = """
+import json, re, sys
+import triton
+from kernels.device import DeviceKey
+from kernels.families import FAMILIES
+from kernels.launches.program import PointerSpec
+from kernels.problem import GemmShape
+from kernels.runtime.runner import TORCH_DTYPES
+from search.device.ahead import compile_only
+compile_only(DeviceKey(*json.loads(sys.argv[1])))
+triton.knobs.compilation.store_binary_only = False
+found = []
+for family in map(FAMILIES.get, ("fused_splitk_workspace", "staged_triton", "staged_splitk_ticket")):
+    knobs = {"quantizer": "software", "a_operand": "bf16", "split_k": 2, "BLOCK_K": 128}
+    program = family.program(GemmShape(16, 128, 512), family.config(knobs))
+    pointers = {b.name: PointerSpec(TORCH_DTYPES[b.dtype], b.bytes, aligned=True) for b in program.buffers}
+    for call in program.calls:
+        given = {n: pointers[v] if isinstance(v, str) else v for n, v in call.args.items()}
+        options = call.kernel.options(call)
+        made = call.kernel.function.warmup(grid=call.grid, **given, **call.constexprs, **options)
+        before, waits, _ = made.asm["ptx"].partition("griddepcontrol.wait")
+        touched = re.findall(r"(?:ld|st|red|atom)[.a-z]*\\.global|cp\\.async", before)
+        found.append([call.name, options.get("launch_pdl", False), bool(waits), bool(touched)])
+print(json.dumps(found))
+"""
+
+
+def test_a_launch_that_may_begin_early_touches_no_memory_before_it_waits(tmp_path: Path) -> None:
+    overlapping = ["reduce_kernel", "decoded_gemm_kernel", "reduce_kernel", "decoded_ticket_kernel"]
+    found = run(tmp_path, ["sm_90", 132], script=OVERLAP)
+    assert [name for name, early, *_ in found if early] == overlapping
+    assert all(waits and not touched for _, early, waits, touched in found if early)
+    older = run(tmp_path, ["sm_80", 108], script=OVERLAP)
+    assert [name for name, *_ in older] == [name for name, *_ in found]
+    assert not any(early or waits for _, early, waits, _ in older)
+
+
 # On one machine: compile and pack. On another, which has an empty cache: unpack, and compile what is there already.
 SENT = """
 import json, pickle, sys

@@ -20,7 +20,7 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kernels.device import DeviceKey
-from search.study.priors import decoded_tiles_spill
+from search.study.priors import decoded_tiles_overflow
 from search.terminal import one_line_errors
 
 RECORDED = Path(__file__).resolve().parent.parent / "results" / "recorded"
@@ -33,7 +33,7 @@ def judged(frame: pd.DataFrame) -> pd.DataFrame:
     device = DeviceKey(str(rows["arch"].iloc[0]), int(rows["cu_count"].iloc[0]))
     crowded = np.zeros(len(rows), np.bool_)
     for family, places in rows.reset_index(drop=True).groupby("family").indices.items():
-        crowded[places] = decoded_tiles_spill(str(family), rows.iloc[places], device)
+        crowded[places] = decoded_tiles_overflow(str(family), rows.iloc[places], device)
     times = rows["time_us"].astype(float)
     return pd.DataFrame({
         "crowded": crowded, "compile_s": rows["compile_s"].astype(float), "spills": rows["spills"] > 0,

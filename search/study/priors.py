@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from kernels.device import DeviceKey
 from kernels.dispatch import load_dispatcher
 from kernels.families import FAMILIES
 from kernels.families.defaults import default_choice
-from kernels.families.fused import TileConfig
+from kernels.families.stages import Gemm
 from kernels.problem import GemmShape
 from search.evaluation import Point
 from search.gfx950.machine import Machine, machine_of
@@ -27,7 +28,9 @@ from search.study.points import LegalPoints, Points
 
 EACH = 3  # favourites of every family
 OVERALL = 12
-CROWDED = 1.5  # a lane's registers, that its part of a step's tiles may take
+# Times a lane's registers that its part of a step's tiles may take: what Triton decodes itself is there twice.
+CROWDED = {"e2m1": 1.0, "bf16": 1.5}
+WGMMA_ROWS = 64  # of its left operand, the weight; narrower tiles are multiplied by other instructions
 
 
 @dataclass(frozen=True)
@@ -102,24 +105,41 @@ def doubtful(family: str, frame: pd.DataFrame, machine: Machine) -> Flags:
     return overflows(family, columns_of(frame), len(frame), machine)
 
 
-def decoded_tiles_spill(family: str, frame: pd.DataFrame, device: DeviceKey) -> Flags:
-    """Whether each point of ``frame`` [points] surely spills where operands are decoded: without an FP4 matrix unit.
+def decoded_tiles_overflow(family: str, frame: pd.DataFrame, device: DeviceKey) -> Flags:
+    """Whether each point of ``frame`` [points] crowds registers or shared memory where operands are decoded.
 
-    A step's tiles lie in registers then, two bf16 values in each, beside the accumulators. On an H200 no point that
-    asks a lane for more than :data:`CROWDED` times its registers came within 1.4 times of its shape's best; they are
-    3 % of the points, and the compilers spent 21 % of their time on them (``benchmarks/crowded_tiles.py``).
+    Without an FP4 matrix unit a step's tiles lie in registers, two bf16 values in each, beside the accumulators. On an
+    H200 no point that asks a lane for more than :data:`CROWDED` times its registers came within 1.4 times of its
+    shape's best; they are 7 % of the points, and compilers spent 30 % of their time on them
+    (``benchmarks/crowded_tiles.py``).
     """
-    if device.has_scaled_fp4 or not issubclass(FAMILIES[family].config_type, TileConfig):
+    stages = FAMILIES[family].stages(SimpleNamespace(**columns_of(frame)))
+    gemm = next((stage for stage in stages if isinstance(stage, Gemm)), None)
+    if gemm is None or device.has_scaled_fp4:
         return np.zeros(len(frame), np.bool_)
-    m, n, k, warps = (frame[name].to_numpy(np.float64) for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps"))
+    tile, lane = gemm.tile, device.architecture.lane_registers
+    m, n, k, warps = tile.BLOCK_M, tile.BLOCK_N, tile.BLOCK_K, tile.num_warps
     registers = (m * n + (m + n) * k / 2) / (warps * device.architecture.wave)
-    return np.asarray(registers > CROWDED * device.architecture.lane_registers)
+    allowed = np.where(tile.a_operand == "bf16", CROWDED["bf16"], CROWDED["e2m1"]) * lane
+    return np.asarray((registers > allowed) | (_pipelined_bytes(gemm, device) > device.architecture.lds_bytes))
+
+
+def _pipelined_bytes(gemm: Gemm, device: DeviceKey) -> Any:
+    """Shared memory that Triton's pipeline takes at least, where that is known: for values of A that ``wgmma`` reads.
+
+    It reads a step's from shared memory while the loads of as many steps as there are stages go on; B's codes leave it
+    a step earlier. Source: what Triton 3.9 allocates.
+    """
+    tile = gemm.tile
+    a, b = tile.BLOCK_M * tile.BLOCK_K * 2, tile.BLOCK_N * tile.BLOCK_K / 2
+    known = np.logical_and(gemm.rounded, tile.BLOCK_N >= WGMMA_ROWS) & (not device.is_amd)
+    return np.where(known, tile.num_stages * a + (tile.num_stages - 1) * b, 0)
 
 
 def doubtful_on(device: DeviceKey, family: str, frame: pd.DataFrame) -> Flags:
     """Which points of ``frame`` [points] are left until no other is."""
     machine = machine_of(device)
-    return decoded_tiles_spill(family, frame, device) if machine is None else doubtful(family, frame, machine)
+    return decoded_tiles_overflow(family, frame, device) if machine is None else doubtful(family, frame, machine)
 
 
 def winners_of(frame: pd.DataFrame, device: DeviceKey) -> dict[GemmShape, Point]:

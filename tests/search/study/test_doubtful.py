@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from small_search import points
 
 from kernels.device import GFX950, DeviceKey
+from kernels.families import FAMILIES
 from kernels.families.fused import TileConfig
 from kernels.families.staged_ck import StagedCkConfig
 from kernels.families.staged_hip import StagedHipConfig
+from kernels.problem import GemmShape
+from search.device.ahead import Compiled
+from search.evaluation import Candidate
+from search.evaluators.device import begin_compiling, compile_candidate
 from search.gfx950.machine import MI355X
 from search.study.points import Points
 from search.study.priors import doubtful, doubtful_on
+from search.workers.pool import WorkerPool
 
 
 def judged(**knobs: int) -> bool:
@@ -62,28 +70,58 @@ def test_what_is_built_already_is_never_doubtful() -> None:
     assert doubtful("aiter", pd.DataFrame(index=range(1)), MI355X).tolist() == [False]
 
 
-H200 = DeviceKey("sm_90", 132)
+H200, MI300X = DeviceKey("sm_90", 132), DeviceKey("gfx942", 304)
 # Of 128 lanes: 16 x 256 accumulators are 32 registers a lane; (16 + 256) x 512 bf16 values, two a register, are 544.
-CROWDED = {"BLOCK_M": 16, "BLOCK_N": 256, "BLOCK_K": 512, "num_warps": 4}
+CROWDED = {"BLOCK_M": 16, "BLOCK_N": 256, "BLOCK_K": 512, "num_warps": 4, "a_operand": "bf16"}
+
+
+def overflows(family: str, device: DeviceKey, **knobs: object) -> bool:
+    frame = pd.DataFrame([FAMILIES[family].config(knobs).to_dict()])
+    return bool(doubtful_on(device, family, frame)[0])
 
 
 @pytest.mark.parametrize(
-    ("tile", "spills"),
+    ("tile", "crowded"),
     [
         (CROWDED, True),  # 576 of 255 registers
         (CROWDED | {"num_warps": 8}, False),  # 288: some such code is among the best
+        (CROWDED | {"num_warps": 8, "a_operand": "e2m1"}, True),  # unless Triton decodes
         (CROWDED | {"BLOCK_K": 256}, False),  # 304
         (CROWDED | {"BLOCK_M": 256, "BLOCK_K": 64}, True),  # 512 accumulators and 128
     ],
 )
-def test_decoded_tiles_that_crowd_the_registers_come_last(tile: Mapping[str, int], spills: bool) -> None:
-    frame = pd.DataFrame([TileConfig(**tile).to_dict()])  # type: ignore[arg-type]
-    assert doubtful_on(H200, "fused", frame).tolist() == [spills]
-    assert not doubtful_on(DeviceKey("gfx942", 304), "fused", frame).any()  # 64 lanes a wave, 512 registers a lane
+def test_decoded_tiles_that_crowd_the_registers_come_last(tile: Mapping[str, object], crowded: bool) -> None:
+    assert overflows("fused", H200, **tile) == crowded
+    assert overflows("fused_splitk_ticket", H200, **tile) == crowded
+    assert not overflows("fused", MI300X, **tile)  # 64 lanes a wave, 512 registers a lane
+
+
+def test_values_of_a_in_more_buffers_than_shared_memory_holds_come_last() -> None:
+    # 3 x 64 x 512 and 3 x 128 x 512 values of 2 bytes, and 2 x 128 x 512 codes of half a byte, of 232,448 bytes.
+    tile = {"BLOCK_N": 128, "BLOCK_K": 512, "num_warps": 8, "num_stages": 3, "a_operand": "bf16"}
+    assert overflows("staged_triton", H200, BLOCK_M=64, **tile)  # 262,144
+    assert not overflows("staged_triton", H200, BLOCK_M=32, **tile)  # 163,840
+    assert not overflows("staged_triton", H200, BLOCK_M=64, **(tile | {"num_stages": 2}))  # 163,840
+    assert not overflows("staged_triton", H200, BLOCK_M=64, **(tile | {"BLOCK_N": 32}))  # not known
+    assert not overflows("staged_triton", MI300X, BLOCK_M=64, **tile)  # nor is this
+
+
+def test_triton_allocates_the_buffers_that_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    config = FAMILIES["staged_triton"].config(
+        {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 512, "num_stages": 2, "quantizer": "software", "a_operand": "bf16"}
+    )
+    compiler = WorkerPool(partial(compile_candidate, device=H200), 1, partial(begin_compiling, H200), fork=True)
+    try:
+        made = compiler.submit(Candidate(GemmShape(64, 256, 2048), "staged_triton", config), 300.0).result()
+    finally:
+        compiler.close()
+    assert isinstance(made, Compiled)
+    assert made.lds_bytes == 2 * 32 * 512 * 2 + 64 * 512 // 2 + 64 * 512 // 32  # the last are the weight's scales
 
 
 def test_where_codes_are_multiplied_as_they_are_the_model_decides_alone() -> None:
-    frame = pd.DataFrame([TileConfig(**CROWDED).to_dict()])  # type: ignore[arg-type]
+    frame = pd.DataFrame([TileConfig(BLOCK_M=16, BLOCK_N=256, BLOCK_K=512, num_warps=4).to_dict()])
     assert doubtful_on(GFX950, "fused", frame).tolist() == doubtful("fused", frame, MI355X).tolist()
 
 

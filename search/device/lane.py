@@ -15,7 +15,7 @@ from kernels.problem import GemmShape
 from search.device.measure import Answer, FinalTask, MeasureTask, StandBy, Task
 from search.device.timing import TimingProtocol
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, Value
-from search.workers.pool import WorkerDied, WorkerPool, WorkerStuckError, WorkerTimedOut
+from search.workers.pool import WorkerDied, WorkerPool, WorkerStuckError, WorkerTimedOut, arrange
 
 FAULTS = ("crashed", "timed_out")  # outcomes after which the GPU's state is in doubt
 ORIGIN = ("device_name", "rocm_or_cuda", "driver", "protocol", "checked_on")  # the same for every task of a lane
@@ -171,10 +171,7 @@ class GpuLane:
         """Run the jobs that wait for ``answers`` in this order, in the places that they have among the others."""
         order: dict[Future[Any], int] = {answer: rank for rank, answer in enumerate(answers)}
         with self._lock:
-            places = [place for place, job in enumerate(self._queue) if job.answer in order]
-            jobs = sorted((self._queue[place] for place in places), key=lambda job: order[job.answer])
-            for place, job in zip(places, jobs, strict=True):
-                self._queue[place] = job
+            arrange(self._queue, lambda job: order.get(job.answer))
 
     def put_baseline(self, candidate: Candidate) -> None:
         """Run ``candidate``, whose kernels are compiled, next; and again after every fault at its shape."""

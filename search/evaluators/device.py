@@ -143,7 +143,8 @@ class DeviceEvaluator(Evaluator):
         return compiling is not None and compiling.cancel()
 
     def prefer(self, answers: Sequence[Future[Evaluation]]) -> None:
-        """Measure candidates that wait for their GPU in this order."""
+        """Compile candidates that wait for a compiler, and measure those that wait for their GPU, in this order."""
+        self._compiler.prefer([done for answer in answers if (done := self._compiling.get(answer)) is not None])
         for lane in self._lanes:
             lane.prefer(answers)
 

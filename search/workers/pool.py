@@ -9,20 +9,22 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 from kernels.errors import InputError
 from search.workers.allocator import calm_collector, fast_malloc
 
+ItemT = TypeVar("ItemT")
 TaskT = TypeVar("TaskT")
 AnswerT = TypeVar("AnswerT")
 FaultLine = Callable[[str], "str | None"]  # a process's error stream to its telling line
@@ -48,6 +50,21 @@ class WorkerTimedOut(Exception):
 
 class WorkerStuckError(WorkerTimedOut):
     """The worker's process was killed and does not end: its GPU's driver holds it. It is left alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Queued(Generic[TaskT, AnswerT]):
+    task: TaskT
+    timeout_s: float
+    future: Future[AnswerT]
+
+
+def arrange(queue: deque[ItemT], rank: Callable[[ItemT], int | None]) -> None:
+    """Put the items of ``queue`` that have a rank in its order, into the places that they have among the others."""
+    ranks = {place: found for place, item in enumerate(queue) if (found := rank(item)) is not None}
+    items = [queue[place] for place in sorted(ranks, key=ranks.__getitem__)]
+    for place, item in zip(ranks, items, strict=True):
+        queue[place] = item
 
 
 class WorkerPool(Generic[TaskT, AnswerT]):
@@ -78,9 +95,9 @@ class WorkerPool(Generic[TaskT, AnswerT]):
         self._initialize = initialize
         self._fork = fork
         self._fault_line = fault_line
-        self._queue: SimpleQueue[tuple[TaskT, float, Future[AnswerT]] | threading.Barrier | None] = SimpleQueue()
+        self._queue: deque[_Queued[TaskT, AnswerT] | threading.Barrier | None] = deque()
+        self._queued = threading.Condition()
         self._closed = threading.Event()
-        self._closing = threading.Lock()
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
         for thread in self._threads:
             thread.start()
@@ -88,48 +105,62 @@ class WorkerPool(Generic[TaskT, AnswerT]):
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Bring every process up, before the tasks that are queued later; give up waiting after ``timeout_s``."""
         started = threading.Barrier(len(self._threads) + 1)  # also keeps a thread from starting twice
-        for _ in self._threads:
-            self._queue.put(started)
+        self._put(*[started] * len(self._threads))
         with suppress(threading.BrokenBarrierError):
             started.wait(timeout_s)
 
     def submit(self, task: TaskT, timeout_s: float) -> Future[AnswerT]:
         """Queue ``task``; the future raises WorkerDied, WorkerTimedOut, or what the function raised."""
-        future: Future[AnswerT] = Future()
-        with self._closing:
+        queued = _Queued[TaskT, AnswerT](task, timeout_s, Future())
+        with self._queued:
             if self._closed.is_set():
                 raise RuntimeError("the pool is closed")
-            self._queue.put((task, timeout_s, future))
-        return future
+            self._put(queued)
+        return queued.future
+
+    def prefer(self, futures: Sequence[Future[AnswerT]]) -> None:
+        """Run those of these tasks that wait in this order, in the places that they have among the others."""
+        order = {future: rank for rank, future in enumerate(futures)}
+        with self._queued:
+            arrange(self._queue, lambda item: order.get(item.future) if isinstance(item, _Queued) else None)
 
     def close(self) -> None:
         """Cancel what is queued, kill what runs, and wait until no process is left."""
-        with self._closing:  # what is queued now is in front
+        with self._queued:  # what is queued now is in front
             self._closed.set()
-            for _ in self._threads:
-                self._queue.put(None)
+            self._put(*[None] * len(self._threads))
         for thread in self._threads:
             thread.join()
 
     def _new_worker(self) -> _Worker:
         return _Worker(self._function, self._initialize, fork=self._fork, fault_line=self._fault_line)
 
+    def _put(self, *items: _Queued[TaskT, AnswerT] | threading.Barrier | None) -> None:
+        with self._queued:
+            self._queue.extend(items)
+            self._queued.notify(len(items))
+
+    def _take(self) -> _Queued[TaskT, AnswerT] | threading.Barrier | None:
+        with self._queued:
+            self._queued.wait_for(lambda: self._queue)
+            return self._queue.popleft()
+
     def _serve(self) -> None:
         """Thread: feed one worker process, replacing it when it is gone."""
         worker: _Worker | None = None
-        while (item := self._queue.get()) is not None:
+        while (item := self._take()) is not None:
             if isinstance(item, threading.Barrier):
                 worker = self._brought_up(worker)
                 with suppress(threading.BrokenBarrierError):
                     item.wait()
                 continue
-            task, timeout_s, future = item
+            future = item.future
             if self._closed.is_set() or not future.set_running_or_notify_cancel():
                 future.cancel()
                 continue
             try:
                 worker = worker or self._new_worker()
-                raised, answer = worker.run(task, timeout_s, self._closed)
+                raised, answer = worker.run(item.task, item.timeout_s, self._closed)
             except (WorkerDied, WorkerTimedOut, InputError) as error:
                 raised, answer = error, None
             except Exception as error:  # noqa: BLE001 - the future raises it; in a thread nobody would see it, and wait

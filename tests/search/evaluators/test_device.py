@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -173,10 +173,16 @@ class NoPool:
 
     def __init__(self) -> None:
         self.tasks: list[object] = []
+        self.futures: list[Future[object]] = []
+        self.preferred: list[object] = []
 
     def submit(self, task: object, timeout_s: float) -> Future[object]:
         self.tasks.append(task)
-        return Future()
+        self.futures.append(Future())
+        return self.futures[-1]
+
+    def prefer(self, futures: Sequence[Future[object]]) -> None:
+        self.preferred = [self.tasks[self.futures.index(future)] for future in futures]
 
     def close(self) -> None:
         pass
@@ -188,6 +194,15 @@ def test_a_candidate_that_waits_for_a_compiler_can_be_withdrawn(evaluator: Devic
     done = evaluator.submit(candidate(FINE))
     assert done.result(timeout=60).outcome == "ok"
     assert not evaluator.withdraw(done)
+
+
+def test_candidates_that_wait_for_a_compiler_are_compiled_in_the_order_that_the_search_prefers() -> None:
+    compiler = NoPool()
+    made = DeviceEvaluator(H200, jobs=1, gpus=(0,), compiler=compiler, workers=[NoPool()])  # type: ignore[arg-type,list-item]
+    first, second, third = (made.submit(candidate(way)) for way in (1, 2, 3))
+    compiler.futures[-1].set_result(Evaluation("compile_error", "error"))  # of the third, which waits no more
+    made.prefer([third, second, first])
+    assert compiler.preferred == [candidate(2), candidate(1)]
 
 
 def test_studies_are_spread_over_the_gpus_and_each_gets_a_baseline() -> None:

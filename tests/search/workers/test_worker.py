@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import wait
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -92,6 +94,24 @@ def answers(pool: WorkerPool[str, str]) -> str:
 def test_a_worker_is_kept_between_tasks(pool: WorkerPool[str, str]) -> None:
     first, second = (pool.submit("work", timeout_s=60).result() for _ in range(2))
     assert first == second
+
+
+def test_tasks_that_wait_run_in_the_order_that_is_preferred_and_the_rest_keeps_its_place() -> None:
+    pool: WorkerPool[str, str] = WorkerPool(act, 1)
+    ended: list[str] = []
+
+    def note(task: str, _: object) -> None:
+        ended.append(task)
+
+    try:
+        futures = {task: pool.submit(task, 60.0) for task in "abcde"}  # whose process takes longer to start
+        for task, future in futures.items():
+            future.add_done_callback(partial(note, task))
+        pool.prefer([futures[task] for task in "edb"])
+        wait(futures.values())
+    finally:
+        pool.close()
+    assert ended == list("aecdb")
 
 
 def test_the_garbage_collector_of_a_worker_skips_what_was_loaded_at_its_start(pool: WorkerPool[str, str]) -> None:

@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels.disk import configs_folder
 from kernels.errors import InputError
 from kernels.problem import GemmShape
-from search.space.shapes import ShapeEntry, ShapeSet, load_shapes, parse_shapes
+from kernels.tables import lookup
+from kernels.tables.file import load_table
+from kernels.tables.rows import is_stale
+from search.space.shapes import ShapeEntry, ShapeSet, load_shapes, parse_shapes, shipped_sets
 
 SHIPPED = Path(__file__).resolve().parents[3] / "configs" / "shapes"
 LADDER = [1 << i for i in range(14)]  # 1 ... 8192
@@ -319,3 +323,13 @@ def test_every_shipped_model_counts_its_layers() -> None:
     for name in ("deepseek-r1", "gpt-oss-120b", "llama-3.3-70b", "qwen3-235b"):
         shapes = load_shapes(SHIPPED / f"{name}.yaml")
         assert shapes.layers and set(shapes.weights) <= set(shapes.shapes), name
+
+
+def test_the_shipped_table_has_rows_of_todays_kernels_for_every_layer_of_the_shipped_sets() -> None:
+    table = load_table(configs_folder() / "tables" / "gfx950.yaml")
+    layers = {(shape.N, shape.K) for one in shipped_sets() for shape in one.shapes}
+    assert len(layers) == 42
+    assert [layer for layer in layers if not table.layer(*layer)] == []
+    assert [str(row) for row in table.rows if is_stale(row)] == []
+    ranked = [entry.shape for entry in load_shapes(SHIPPED / "gpumode.yaml").entries if entry.role == "benchmark"]
+    assert [str(shape) for shape in ranked if lookup(table, shape).how != "exact"] == []

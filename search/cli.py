@@ -243,11 +243,10 @@ def export(
         _publish(format, () if default else _places(results, storage, more), table, output)
         return
     frame = load_all(_places(results, storage, more))
-    if ranges:
-        from search.results.ranges import choose_ranges, only_ranges
-
-        frame = only_ranges(frame, choose_ranges(frame, max_regret / 100))
-    done = write(frame, table=table, output=output, min_gain=min_gain / 100, prove=_prove if proof else None)
+    done = write(
+        frame, table=table, output=output, min_gain=min_gain / 100, max_regret=max_regret / 100 if ranges else None,
+        prove=_prove if proof else None,
+    )  # fmt: skip
     for one in done:
         _print_export(one)
     unresolved = unresolved_shapes(done)

@@ -25,6 +25,7 @@ from search.results import PLACE
 from search.results.columns import rows_of
 from search.results.comparisons import Regret, regrets
 from search.results.locks import locked
+from search.results.ranges import choose_ranges, only_ranges
 from search.results.studies import are_replayed, are_simulated
 from search.results.unfinished import unfinished
 from search.results.winners import Winner, shapes_of, winners
@@ -99,7 +100,13 @@ class Export:
 
 
 def export(
-    frame: pd.DataFrame, *, table: Path | None, output: Path | None, min_gain: float, prove: Prove | None = None
+    frame: pd.DataFrame,
+    *,
+    table: Path | None,
+    output: Path | None,
+    min_gain: float,
+    max_regret: float | None = None,
+    prove: Prove | None = None,
 ) -> list[Export]:
     """Merge the winners of ``frame`` into a table for each device, and write it.
 
@@ -113,6 +120,8 @@ def export(
         table: Incumbent rows; default: ``output``, else the project's table of the device. It need not exist.
         output: Where to write; default: over ``table``.
         min_gain: Part of an incumbent's time that a challenger must save, see :func:`kernels.tables.merging.merge`.
+        max_regret: Take the fewest rows of each ladder of M of which none loses more than this part of the best time
+            at an M that it serves; None takes one for each M.
         prove: Executes rows; None takes all of them for right.
 
     Raises:
@@ -131,7 +140,8 @@ def export(
     while True:
         with locked([output or path for path in tables.values()]):
             plans = {
-                device: _plan(frame, device, tables[device], output, min_gain, proofs[device]) for device in devices
+                device: _plan(frame, device, tables[device], output, min_gain, max_regret, proofs[device])
+                for device in devices
             }
             open_claims = {} if prove is None else _open_claims(plans)
             if prove is None or not open_claims:
@@ -192,7 +202,13 @@ def default_path(device: DeviceKey) -> Path:
 
 
 def _plan(
-    frame: pd.DataFrame, device: DeviceKey, table: Path, output: Path | None, min_gain: float, proof: Proof
+    frame: pd.DataFrame,
+    device: DeviceKey,
+    table: Path,
+    output: Path | None,
+    min_gain: float,
+    max_regret: float | None,
+    proof: Proof,
 ) -> tuple[Export, list[Claim]]:
     """What would be written, and what it claims beyond the table that is there."""
     old = load_table(table) if table.exists() else TunedTable(device)
@@ -201,6 +217,8 @@ def _plan(
     before = {claim.row.key: claim for claim in _claims(old)}
     tried = rows_of(frame, device)
     mine = _without_refuted(tried, proof)
+    if max_regret is not None:
+        tried = mine = only_ranges(mine, choose_ranges(mine, max_regret))
     old = replace(old, rows=tuple(row for row in old.rows if not proof.refutes(row)))
     chosen = _winning_trials(mine, old)
     rows = [row for row, _ in chosen]

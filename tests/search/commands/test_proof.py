@@ -41,6 +41,17 @@ def test_a_wrong_winner_is_left_out_and_the_runner_up_written(tmp_path: Path) ->
     assert [claim.row.predicted_us for claim in asked.claims] == [8.0, 9.0]
 
 
+def test_a_wrong_row_of_a_range_is_left_out_and_the_runner_up_of_the_range_written(tmp_path: Path) -> None:
+    trials = [
+        predicted(us * M / 16, M=M, num_warps=warps, study=f"s{M}")
+        for M in (16, 32) for us, warps in ((8.0, 8), (9.0, 4))
+    ]  # fmt: skip
+    path = tmp_path / "t.yaml"
+    export(results(*trials), table=path, output=None, min_gain=0.0, max_regret=0.03, prove=Asked(8))
+    row = only(list(load_table(path).rows))
+    assert (row.M, row.config.num_warps, row.predicted_us) == (32, 4, 18.0)
+
+
 def test_a_shape_whose_only_winner_is_wrong_has_none(tmp_path: Path) -> None:
     done = only(export(results(predicted(8.0)), table=tmp_path / "t.yaml", output=None, min_gain=0.0, prove=Asked(4)))
     assert (done.unresolved, load_table(tmp_path / "t.yaml").rows) == ((GemmShape(16, 2112, 7168),), ())

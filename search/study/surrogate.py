@@ -18,26 +18,30 @@ from search.study.covariance import SHARP, Floats, Parameters, Rows, fit, prior,
 from search.study.features import PointSpace
 from search.study.outlook import Model, Outlook, Pool
 
-START = 8  # trials before the model is asked, far from each other
-SPREAD_OVER = 200  # random points of which the one that is farthest from what was tried is taken
-FIRST_TIMES = 4  # of these with times
-GROWTH = 1.2  # of the trials, between two fits
-FITTED = 160  # trials in a fit, at most
-REMEMBERED = 512  # trials that the model holds, at most
+# What they do for a search, benchmarks/compare_samplers.py shows; what they cost, benchmarks/suggestion_time.py.
+START = 8  # trials before the model is asked: what a sweep tries first, or points far from each other
+SPREAD_OVER = 200  # random points of which the farthest from what was tried is taken; one: a tenth more trials to 5 %
+FIRST_TIMES = 4  # trials with times before the model is asked, as it learns from nothing else
+GROWTH = 1.2  # of the trials, between two fits, which are most of a search's cost
+FITTED = 160  # trials in a fit, at most: its cost grows with their pairs
+REMEMBERED = 512  # trials that the model holds, at most: a suggestion's cost and memory grow with them, and with
 POOL = 16_000  # points that the model looks at; of more, those that look best, near the best, and a random part
 NEAR = 5  # best trials whose neighbours are in the pool
-NEIGHBOUR_SHARE = 0.4  # of the proposals: next to the best point
+NEIGHBOUR_SHARE = 0.4  # of the proposals: next to the best point; none: a tenth more trials to 1 %
 OTHERS_SHARE = 0.25  # of the proposals, at most: in another family than the best point's, while that is about as fast
 
 
 class SurrogateSearch:
-    """Proposes the point with the largest expected improvement.
+    """Proposes the point with the largest expected improvement, weighed with the chance that it works.
+
+    The largest of all open points, or at times of those next to the best one, or at times of another family, as an
+    improvement on that family's own best.
 
     Args:
         last: Points that are left until no other is [points].
     """
 
-    most_seeds = START  # after them the model knows better: on an H200, with 20 it came to 5 % a quarter later
+    most_seeds = START  # more delay the model: with 20 of them, it came to 5 % of the H200's spaces a quarter later
 
     def __init__(self, space: PointSpace, seed: int, last: npt.NDArray[np.bool_] | None = None) -> None:
         self.space = space

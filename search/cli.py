@@ -17,7 +17,7 @@ from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.wording import counted, first_of
 from search.formats import TABLE_FORMAT, of_source
-from search.terminal import naming, one_line_errors
+from search.terminal import TextTable, naming, one_line_errors, output_console, print_lines, print_table
 
 if TYPE_CHECKING:
     from kernels.device import DeviceKey
@@ -151,7 +151,6 @@ def sweep(
     from search.results.starts import starts_for
     from search.results.undecided import read_points
     from search.space.shapes import load_shapes
-    from search.terminal import output_console
 
     with naming("--shapes"):
         sets = [load_shapes(file) for file in shapes_file or []]
@@ -182,10 +181,11 @@ def _print_sweep(request: SweepRequest, sets: Sequence[ShapeSet], done: SweepRes
     """
     from search.report.closing import print_closing
     from search.report.gain import gain_lines
+    from search.report.ranges import print_ranges
     from search.results import load
+    from search.results.ranges import choose_ranges
     from search.results.starts import start_lines
     from search.results.winners import Competition
-    from search.terminal import output_console, print_lines
 
     console = output_console()
     rows = load(request.storage or request.results, list(done.studies.values()))
@@ -197,7 +197,7 @@ def _print_sweep(request: SweepRequest, sets: Sequence[ShapeSet], done: SweepRes
     )  # fmt: skip
     print_lines(start_lines(rows, request.starts), console)
     if max_regret is not None:
-        _print_ranges(rows, max_regret, console)
+        print_ranges(choose_ranges(rows, max_regret / 100), console)
     if done.left:
         print_lines([_left_line(len(request.shapes), len(done.left))], console)
     _report_unresolved([summary.shape for summary in summaries if summary.winner is None])
@@ -259,7 +259,6 @@ def _print_export(done: Export) -> None:
     """What became of one table."""
     from kernels.tables.merging import ACTIONS
     from search.results.unfinished import unfinished_line
-    from search.terminal import output_console, print_lines
 
     counts = ", ".join(f"{done.report.count(action)} {action}" for action in ACTIONS)
     total = f"{done.path}: {counted(len(done.report.table.rows), 'row')} ({counts})"
@@ -332,7 +331,6 @@ def inspect(
     from search.results import load_all
     from search.results.columns import HELP
     from search.results.published import LEFT_OUT
-    from search.terminal import output_console, print_lines
 
     view = View(query, best, sort, _names(columns, "--columns"), limit)
     places = _places(results, storage, more)
@@ -356,7 +354,6 @@ def _write_rows(frame: Any, view: View, as_json: bool, to: Path | None, folder: 
     from search.report.plots import plot
     from search.report.view import View, select, to_json
     from search.results import save
-    from search.terminal import output_console, print_lines
 
     rows = select(frame, view)
     lines = []
@@ -379,7 +376,6 @@ def _show(frame: Any, view: View, places: Sequence[Path | str]) -> None:
     from search.results import asked_for
     from search.results.winners import Competition
     from search.space.shapes import shipped_sets
-    from search.terminal import output_console
 
     console = output_console()
     rows = select(frame, view)
@@ -486,7 +482,6 @@ def explain(
     """Say which row of which table serves a shape, and why."""
     from search.commands.explain import FACT
     from search.commands.explain import explain as answer
-    from search.terminal import output_console, print_lines
 
     try:
         shape = GemmShape(M, N, K)
@@ -514,7 +509,6 @@ def calibrate(
         return
     from search.commands.calibrate import calibrate as run
     from search.gfx950.model.calibrated import path_of
-    from search.terminal import TextTable, output_console, print_table
 
     found = run(typer.echo, brief=brief)
     rows = tuple((name, f"{usual:.4g}", f"{value:.4g}") for name, usual, value in found.values)
@@ -541,7 +535,6 @@ def _forget(text: str) -> str:
 def doctor(results: Results = RESULTS, storage: Storage = None, as_json: Json = False) -> None:
     """List what this machine can do, and how to cure what it cannot."""
     from search.commands.doctor import examine, next_step
-    from search.terminal import TextTable, output_console, print_table
 
     checks = examine(results, storage)
     if as_json:
@@ -556,7 +549,6 @@ def _compare(frame: Any, against: Path | None, fail_slower: float | None) -> Non
     """Print the best of each shape beside that of ``against``; exit code 1 if one got too slow."""
     from search.report.comparison import print_comparison
     from search.results.against import best_of, compare, load_best, slower
-    from search.terminal import output_console
 
     if against is None:
         raise InputError("--fail-slower needs something to compare with; give --against OTHER")
@@ -579,7 +571,6 @@ def _places(results: Path, storage: str | None, more: Sequence[Path] | None) -> 
 def _publish(format: str, results: Sequence[Path | str], table: Path | None, output: Path | None) -> None:
     """Write a format of a neighbouring project, and say what of the source it does not hold."""
     from search.commands.publish import publish
-    from search.terminal import output_console, print_lines
 
     done = publish(format, results=results, table=table, output=output)
     lines = [f"left out {line}" for line in done.left_out]
@@ -663,13 +654,6 @@ def _share(request: SweepRequest, reporter: Reporter) -> bool:
     starts = unasked(load(request.storage or request.results), request.shapes)
     more = replace(request, shapes=tuple(starts), starts=starts, trials=request.trials + SHARED)
     return bool(starts) and run_sweep(more, reporter).interrupted
-
-
-def _print_ranges(frame: Any, max_regret: float, console: Any) -> None:
-    from search.report.ranges import print_ranges
-    from search.results.ranges import choose_ranges
-
-    print_ranges(choose_ranges(frame, max_regret / 100), console)
 
 
 def _left_line(shapes: int, left: int) -> str:

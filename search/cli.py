@@ -327,7 +327,7 @@ def inspect(
     ] = None,
 ) -> None:
     """Show the results: a summary of each shape, or the rows and columns that the options choose."""
-    from search.report.view import View, column_names
+    from search.report.view import View, column_names, select
     from search.results import load_all
     from search.results.columns import HELP
     from search.results.published import LEFT_OUT
@@ -340,7 +340,7 @@ def inspect(
     if view.columns == (HELP,):
         print_lines([", ".join(column_names(frame))], output_console())
     elif against is not None or fail_slower is not None:
-        _compare(frame, against, fail_slower)
+        _compare(select(frame, View(query)), against, fail_slower)
     elif timeline is not None or undecided is not None:
         _look_closer(frame, timeline, undecided, to)
     elif as_json or to is not None or plot is not None:

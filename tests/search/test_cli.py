@@ -370,6 +370,18 @@ def test_columns_that_are_asked_for_twice_can_be_saved(tmp_path: Path, saved: Pa
     assert list(pd.read_parquet(out).columns) == ["M", "configuration"]
 
 
+def test_a_shape_that_got_slower_is_exit_code_1_unless_the_query_leaves_it_out(tmp_path: Path) -> None:
+    before = tmp_path / "before.parquet"
+    save(results(predicted(7.0), predicted(8.0, M=64)), before)
+    now = tmp_path / "now.parquet"
+    save(results(predicted(8.0), predicted(8.0, M=64)), now)
+    args = ("inspect", "--results", now, "--against", before, "--fail-slower", "3")
+    done = run(*args)
+    assert (done.exit_code, done.stderr) == (1, "slower by more than 3 %: 16x2112x7168 (+14.3 %)\n")
+    assert run(*args, "--query", "M == 64").exit_code == 0
+    assert run(*args[:-1], "15").exit_code == 0
+
+
 def test_inspect_lists_its_columns(saved: Path) -> None:
     done = run("inspect", "--results", saved, "--columns", "help")
     names = done.stdout.strip().split(", ")

@@ -1,9 +1,9 @@
 """Orders in which the workgroups of a tile may arrive, where they hand work to one another.
 
-Side by side the simulator executes workgroups in an order of its own. So the last one of each tile runs alone, behind
-the others. These leave the same memory in whatever order they come: each has stored its slice and counted itself, and
-has done nothing else, as the stores tell. For rows that are to serve, all of them run one after the other. Tiles are
-many, so each round gives each of them another order.
+Side by side the simulator executes workgroups in an order of its own. Then the last one of each tile runs once more,
+alone, on what the others left: the same memory in whatever order they come, for each has stored its slice and counted
+itself, and has done nothing else, as the stores tell. For rows that are to serve, all of them run again, and wait for
+their turn at the ticket. Tiles are many, so each round gives each of them another order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SAMPLED = 8  # orders of more
 SEED = 17
 
 Order = tuple[int, ...]
-Round = list[tuple[GridIndex, ...]]  # what runs side by side, then what runs behind it
+Round = list[tuple[GridIndex, ...]]  # whose turn is first, and so on
 
 
 def orders(count: int) -> list[Order]:
@@ -34,13 +34,12 @@ def orders(count: int) -> list[Order]:
     return list(dict.fromkeys([given, given[::-1], *drawn]))
 
 
-def last_arrivals(workgroups: Sequence[GridIndex], coverage: TileCoverage) -> Iterator[Round]:
-    """Rounds of ``workgroups``, as many as each takes to be the last one of some tile: all others, the last ones."""
+def last_arrivals(workgroups: Sequence[GridIndex], coverage: TileCoverage) -> Iterator[tuple[GridIndex, ...]]:
+    """Workgroups of as many tiles, each the last one of its own, until each share of K was that of some tile."""
     tiles = list(_by_tile(workgroups, coverage).values())
-    for first in range(0, len(tiles[0]), len(tiles)):
-        last = [tile[(first + number) % len(tile)] for number, tile in enumerate(tiles)]
-        others = tuple(one for one in workgroups if one not in last)
-        yield [others, tuple(last)] if others else [tuple(last)]
+    shares = range(len(tiles[0]))
+    for first in range(0, len(shares), len(tiles)):
+        yield tuple(tile[share] for tile, share in zip(tiles, shares[first:]))  # noqa: B905 - the fewer of both
 
 
 def arrivals(workgroups: Sequence[GridIndex], coverage: TileCoverage) -> Iterator[Round]:

@@ -8,7 +8,7 @@ Where workgroups hand work to one another, they run again in orders of arrival, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from kernels.launches.native import NativeKernel
 from kernels.launches.program import KernelCall, Program
 from kernels.problem import BLOCK, GemmShape
 from kernels.wording import counted
-from search.gate.arrivals import Round, arrivals, last_arrivals
+from search.gate.arrivals import arrivals, last_arrivals
 from search.gate.inputs import LATER_TURNS
 from search.gate.regions import choose_regions, every_region
 from search.gate.sample import Sample, needs_nan_first, take_sample
@@ -35,8 +35,6 @@ from search.gfx950.simulator import (
 from search.gfx950.simulator.launch import DEFAULT_BUDGET, KernargPacker
 from search.gfx950.simulator.state.findings import SimulatorLimitError
 from search.gfx950.simulator.state.recording import Recording
-
-Rounds = Callable[[Sequence[GridIndex], TileCoverage], Iterator[Round]]
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def check_program(
     with _limits():
         sample = take_sample(program, shape, stride_am=stride_am)
         results = _execute(sample, calls, budget)
-        _arrive_otherwise(sample, calls, results, budget, arrivals if every_order else last_arrivals)
+        _arrive_otherwise(sample, calls, results, budget, every_order)
         max_rel_error = sample.compare()
         if needs_nan_first(program, shape):
             tile = choose_regions(program, shape).first()
@@ -167,9 +165,9 @@ def _execute(sample: Sample, calls: Sequence[SimulatedCall], budget: int) -> lis
 
 
 def _arrive_otherwise(
-    sample: Sample, calls: Sequence[SimulatedCall], results: Sequence[SimulationResult], budget: int, rounds: Rounds
+    sample: Sample, calls: Sequence[SimulatedCall], results: Sequence[SimulationResult], budget: int, every_order: bool
 ) -> None:
-    """Run again each launch that takes tickets, in orders of arrival, with the tickets that the last run left.
+    """Run again each launch that takes tickets, in orders of arrival.
 
     Raises:
         WrongResultError: A finding, other bits, or a ticket that is left open.
@@ -179,22 +177,35 @@ def _arrive_otherwise(
         coverage = one.call.coverage
         if taken.isdisjoint(one.call.args.values()) or not isinstance(coverage, TileCoverage):
             continue
-        for turns in rounds(sample.workgroups[number], coverage):
-            again = sample.before_stores(number, results[number])
-            for workgroups in turns:
-                _run(one, again.memory, workgroups, budget)
+        for again, chosen, turns in _orders(sample, number, results[number], coverage, every_order):
+            _run(one, again.memory, chosen, budget, turns)
             again.reject_open_tickets()
             again.reject_other_bits(sample)
 
 
+def _orders(
+    sample: Sample, number: int, result: SimulationResult, coverage: TileCoverage, every_order: bool
+) -> Iterator[tuple[Sample, Sequence[GridIndex], Sequence[int] | None]]:
+    """Memory, workgroups and their turns: of all orders on the tickets that the last run left, or of the last ones."""
+    workgroups = sample.workgroups[number]
+    if not every_order:
+        for last in last_arrivals(workgroups, coverage):
+            yield sample.before_last(number, result, last), last, None
+        return
+    for one in arrivals(workgroups, coverage):
+        turns = {workgroup: turn for turn, chosen in enumerate(one) for workgroup in chosen}
+        yield sample.before_stores(number, result), list(turns), list(turns.values())
+
+
 def _run(
-    one: SimulatedCall, memory: Mapping[str, SimulatedBuffer], workgroups: Sequence[GridIndex], budget: int
-) -> SimulationResult:
+    one: SimulatedCall, memory: Mapping[str, SimulatedBuffer], workgroups: Sequence[GridIndex], budget: int,
+    turns: Sequence[int] | None = None,
+) -> SimulationResult:  # fmt: skip
     call = one.call
     arguments = {name: memory[value] if isinstance(value, str) else value for name, value in call.args.items()}
     pack = _packer(call, call.kernel) if isinstance(call.kernel, NativeKernel) else None
     launch = SimulatedLaunch(arguments, call.grid, (64 * one.waves, 1, 1), one.lds_bytes, pack)
-    result = simulate(one.kernel, launch, workgroups, budget)
+    result = simulate(one.kernel, launch, workgroups, budget, turns)
     if result.findings:
         first, *more = result.findings
         others = f" (and {counted(len(more), 'more finding')})" if more else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -157,25 +158,37 @@ class Sample:
         }
         return replace(self, memory={**self.memory, **again})
 
+    def before_last(self, number: int, result: SimulationResult, last: Sequence[GridIndex]) -> Sample:
+        """What those workgroups of launch ``number`` find that are ``last`` in their tiles; the output is poisoned."""
+        call = self.program.calls[number]
+        again = {"out": _memory(self.program.buffer("out"), self.inputs, self.touched[-1])}
+        for argument, name in call.args.items():
+            if name in {buffer.name for buffer in self.program.tickets}:
+                left = _left_by_others(result, argument, last)
+                again[name] = _memory(self.program.buffer(name), self.inputs, ())
+                again[name].array.reshape(-1)[[offset // 4 for offset in left]] = list(left.values())
+        mine = [
+            region
+            for region in self.touched[number]
+            if not set(last).isdisjoint(call.coverage.workgroups(region.rows, region.columns))
+        ]
+        touched = [*self.touched[:-1], mine]
+        return replace(self, memory={**self.memory, **again}, touched=touched)
+
     def reject_other_bits(self, first: Sample) -> None:
-        """Whether the output has the bits of ``first``.
+        """Whether the tiles of the output have the bits of ``first``.
 
         Raises:
             WrongResultError: An element has others.
         """
-        for part in self._parts():
+        for region in self.touched[-1]:
+            rows, columns = region.rows, region.columns
+            part = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
             other = self.memory["out"].array[part] != first.memory["out"].array[part]
             if other.any():
-                m, n = (int(index) + span.start for index, span in zip(np.argwhere(other)[0], part, strict=True))
+                m, n = np.argwhere(other)[0] + (rows.start, columns.start)
                 count = counted(int(other.sum()), "element")
                 raise WrongResultError(f"C[{m}, {n}] depends on the order in which workgroups arrive ({count})")
-
-    def _parts(self) -> list[tuple[slice, slice]]:
-        """What to look at of the output: all, or the tiles where it is large, for the rest takes no memory yet."""
-        if self.program.buffer("out").bytes <= SHADOW_BYTES:
-            return [(slice(0, self.inputs.shape.M), slice(0, self.inputs.shape.N))]
-        spans = ((region.rows, region.columns) for region in self.touched[-1])
-        return [(slice(rows.start, rows.stop), slice(columns.start, columns.stop)) for rows, columns in spans]
 
     def reject_open_tickets(self) -> None:
         """Whether every ticket is zero again, as the next launch needs it.
@@ -190,6 +203,16 @@ class Sample:
                 raise WrongResultError(
                     f"{buffer.name}[{int(left[0])}] is {value} after the launch, not 0 ({counted(left.size, 'ticket')})"
                 )
+
+
+def _left_by_others(result: SimulationResult, argument: str, last: Sequence[GridIndex]) -> dict[int, int]:
+    """What the atomics of whoever came last found first, by the offset; where one of ``last`` had a part."""
+    runs, first = result.stores[argument], defaultdict[int, dict[GridIndex, int]](dict)
+    owners = [result.workgroups[number] for number in result.wave_workgroup[runs.wave].tolist()]
+    for offset, owner, before in zip(runs.offset.tolist(), owners, runs.before.tolist(), strict=True):
+        first[offset].setdefault(owner, before)
+    mine = {offset: found for offset, found in first.items() if not found.keys().isdisjoint(last)}
+    return {offset: list(found.values())[-1] for offset, found in mine.items()}
 
 
 def _area(regions: Sequence[Region]) -> int:

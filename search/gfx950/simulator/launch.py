@@ -107,12 +107,14 @@ def simulate(
     launch: SimulatedLaunch,
     workgroups: Sequence[tuple[int, int, int]] | None = None,
     budget: int = DEFAULT_BUDGET,
+    turns: Sequence[int] | None = None,
 ) -> SimulationResult:
     """Execute ``workgroups`` (default: the whole grid) of ``launch``; arrays change in place.
 
     Args:
         workgroups: (x, y, z) of the workgroups to run together.
         budget: Instructions a wave may execute before it is stopped with a finding.
+        turns: Of each workgroup, which waits at its first atomic until those of earlier turns have ended.
 
     Raises:
         SimulationError: The launch does not fit the kernel.
@@ -146,7 +148,7 @@ def simulate(
         scratch_undefined=np.full(scratch_shape, 0xFFFFFFFF, np.uint32),
         handover=Handover(wave_workgroup, wave_in_group),
     )
-    waves = Waves(kernel.program, env, budget)
+    waves = Waves(kernel.program, env, budget, np.asarray(turns or [0] * len(chosen))[wave_workgroup])
     with np.errstate(all="ignore"):
         waves.run(_start(kernel, launch, env))
     stores = {region.name: region.log.runs() for region in memory.regions}

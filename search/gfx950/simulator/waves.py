@@ -1,11 +1,13 @@
 """Runs groups of waves until all have ended: splits them where they branch apart, joins them where they meet.
 
 The group with the lowest program counter runs first, which brings diverged waves together again at the first common
-instruction. A group waits at a barrier until every live wave of its workgroups has reached one.
+instruction. A group waits at a barrier until every live wave of its workgroups has reached one. Workgroups may be given
+turns: then each waits at its first atomic on global memory until those of earlier turns have ended.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +20,8 @@ from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind
 from search.gfx950.simulator.state.state import Environment, WaveGroup
 
+ATOMIC = re.compile(r"(global|buffer|flat)_atomic_")
+
 
 @dataclass(eq=False)
 class Waves:
@@ -25,20 +29,26 @@ class Waves:
 
     Args:
         budget: Instructions a wave may execute.
+        turns: Turn of each wave.
         counts: Executions of each instruction, summed over waves.
     """
 
     program: DecodedProgram
     env: Environment
     budget: int
+    turns: Array
     counts: Array = field(init=False)
     executed: Array = field(init=False)
     _ended: Array = field(init=False)
+    _turn: int = 0
+    _gates: list[int] = field(init=False)  # instructions at which waves wait for their turn, in order
 
     def __post_init__(self) -> None:
         """Start with zero counts."""
         self.env.recording.instructions = self.program.instructions
         self.counts = np.zeros(len(self.program.instructions), np.int64)
+        numbered = enumerate(self.program.instructions) if self.turns.any() else ()
+        self._gates = [number for number, one in numbered if ATOMIC.match(one.statement.mnemonic)]
         self._ended = np.zeros(len(self.env.wave_workgroup), np.bool_)
         self.executed = np.zeros(len(self.env.wave_workgroup), np.int64)
 
@@ -53,16 +63,38 @@ class Waves:
     def _run(self, start: WaveGroup) -> None:
         groups = [start]
         while groups:
-            ready = [group for group in groups if not group.at_barrier]
+            groups = [part for group in groups for part in _parted(group, self._waits(group))]
+            ready = [group for group in groups if not group.at_barrier and not self._waits(group).any()]
             if not ready:
-                self._release(groups)
-                groups = _joined(groups)
+                groups = _joined(self._let_on(groups))
                 continue
             group = min(ready, key=lambda g: g.pc)
             others = [g.pc for g in ready if g is not group]
-            stop = min((pc for pc in others if pc > group.pc), default=len(self.program.instructions) + 1)
+            stop = min(
+                (pc for pc in [*others, *self._gates] if pc > group.pc), default=len(self.program.instructions) + 1
+            )
             groups.remove(group)
             groups = _joined(groups + self._advance(group, stop))
+
+    def _waits(self, group: WaveGroup) -> Array:
+        """Which waves of ``group`` wait for their turn."""
+        if group.at_barrier or group.pc not in self._gates:
+            return np.zeros(group.count, np.bool_)
+        return np.asarray(self.turns[group.waves] > self._turn)
+
+    def _let_on(self, groups: Sequence[WaveGroup]) -> list[WaveGroup]:
+        """All wait: let those on that have met at a barrier, or else those whose turn is next."""
+        workgroup = self.env.wave_workgroup
+        held = np.zeros(len(self.env.workgroups), np.bool_)
+        for group in groups:
+            held[workgroup[group.waves]] |= not group.at_barrier
+        parts = [part for group in groups for part in _parted(group, held[workgroup[group.waves]])]
+        met = [part for part in parts if not held[workgroup[part.waves[0]]]]
+        if met:
+            self._release(met)
+        else:
+            self._turn += 1
+        return parts
 
     def _advance(self, group: WaveGroup, stop: int) -> list[WaveGroup]:
         """Run ``group`` to a branch that splits it, a barrier, its end, or the place ``stop`` where others wait."""
@@ -78,7 +110,7 @@ class Waves:
                 return [group]
             if last.control is Control.BRANCH:
                 parts = self._branch(group, last)
-                if len(parts) > 1 or group.pc > stop:
+                if len(parts) > 1 or group.pc > stop or group.pc in self._gates:
                     return parts
             if int(self.executed[group.waves[0]]) > self.budget:
                 self._over_budget(group)
@@ -134,7 +166,7 @@ class Waves:
         self._ended[group.waves] = True
 
     def _release(self, groups: Sequence[WaveGroup]) -> None:
-        """All live waves wait at barriers: let them go on."""
+        """All live waves of their workgroups wait at barriers: let them go on."""
         env = self.env
         waiting = np.zeros(len(self._ended), np.bool_)
         for group in groups:
@@ -152,9 +184,22 @@ class Waves:
         env.handover.barrier(here > 0, env.memory.clock)
 
 
+def _parted(group: WaveGroup, chosen: Array) -> list[WaveGroup]:
+    """``group``, with the ``chosen`` waves apart from the others."""
+    if chosen.all() or not chosen.any():
+        return [group]
+    parts = [group.take(np.flatnonzero(some)) for some in (chosen, ~chosen)]
+    for part in parts:
+        part.at_barrier = group.at_barrier
+    return parts
+
+
 def _joined(groups: list[WaveGroup]) -> list[WaveGroup]:
     """``groups`` with those at the same place merged; barriers keep waiting groups apart from running ones."""
     places: dict[tuple[int, bool], list[WaveGroup]] = {}
     for group in groups:
         places.setdefault((group.pc, group.at_barrier), []).append(group)
-    return [parts[0] if len(parts) == 1 else WaveGroup.merge(parts) for parts in places.values()]
+    joined = [parts[0] if len(parts) == 1 else WaveGroup.merge(parts) for parts in places.values()]
+    for group, (_, at_barrier) in zip(joined, places, strict=True):
+        group.at_barrier = at_barrier
+    return joined

@@ -164,7 +164,6 @@ def _global_update(
     values, result = _lane_words(g, data[0], len(data))[active], old[active]
     memory = g.env.memory
     waves = np.broadcast_to(g.waves[:, None], active.shape)[active]
-    memory.note(where, size, waves)
     for turn in turns(where):
         before, undefined = memory.gather(where[turn], size)
         if undefined is not None and undefined.any():
@@ -173,6 +172,7 @@ def _global_update(
         words = np.ascontiguousarray(before).view(np.uint32).reshape(-1, dwords)
         result[turn] = words
         memory.scatter(where[turn], np.ascontiguousarray(combine(words, values[turn])).view(np.uint8).reshape(-1, size))
+    memory.note(where, size, waves, result[:, 0])
     old[active] = result
     g.env.global_read_bytes += size * len(where)
     g.env.global_written_bytes += size * len(where)

@@ -187,13 +187,13 @@ class GlobalMemory:
         """Buffers that this launch stored to or changed by atomics."""
         return [region for region in self.regions if region.log.is_changed] if self.clock else []
 
-    def note(self, addresses: Array, size: int, waves: Array) -> None:
-        """Remember that atomics of ``waves`` [n] changed ``size`` bytes at each of the addresses [n]."""
+    def note(self, addresses: Array, size: int, waves: Array, before: Array) -> None:
+        """Remember that atomics of ``waves`` [n] changed ``size`` bytes at ``addresses`` [n], from ``before`` [n]."""
         self.clock += 1
         for region in self.regions:
             here = (addresses >= region.base) & (addresses < region.base + region.size)
             if here.any():
-                region.log.note(addresses[here] - region.base, size, waves[here], self.clock)
+                region.log.note(addresses[here] - region.base, size, waves[here], self.clock, before[here])
 
 
 def _store(region: MemoryRegion, offsets: Array, values: Array, waves: Array, clock: int) -> Clash | None:

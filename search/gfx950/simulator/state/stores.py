@@ -29,11 +29,13 @@ class StoredRuns:
         offset: First byte [n].
         size: Bytes [n].
         wave: Which wave it was [n].
+        before: The dword that an atomic found there [n]; 0 of a store.
     """
 
     offset: Array
     size: Array
     wave: Array
+    before: Array
 
 
 @dataclass(eq=False)
@@ -47,14 +49,14 @@ class StoreLog:
     items: int
     item_bytes: int
     _writers: Array | None = None  # wave + 1 of each item, 0: nobody
-    _runs: list[tuple[Array, int, Array]] = field(default_factory=list)
+    _runs: list[tuple[Array, int, Array, Array | None]] = field(default_factory=list)
     _clocks: list[int] = field(default_factory=list)  # of each run
     _latest: Array | None = None  # (wave + 1, clock) of the last change of each item
     _looked_at: int = 0  # runs that are in _latest
 
-    def note(self, offsets: Array, size: int, waves: Array, clock: int) -> None:
-        """Remember that ``waves`` [n] stored or added ``size`` bytes each at ``offsets`` [n], at ``clock``."""
-        self._runs.append((offsets, size, waves))
+    def note(self, offsets: Array, size: int, waves: Array, clock: int, before: Array | None = None) -> None:
+        """Remember that ``waves`` [n] stored ``size`` bytes each at ``offsets`` [n], ``before`` until then."""
+        self._runs.append((offsets, size, waves, before))
         self._clocks.append(clock)
 
     @property
@@ -70,7 +72,7 @@ class StoreLog:
         if self._latest is None:
             self._latest = lazy_zeros((2, self.items), np.int32)
         for run in range(self._looked_at, len(self._runs)):
-            there, width, waves = self._runs[run]
+            there, width, waves, _ = self._runs[run]
             index = self._index(there, width)
             self._latest[0][index] = waves[:, None] + 1
             self._latest[1][index] = self._clocks[run]
@@ -98,12 +100,11 @@ class StoreLog:
 
     def runs(self) -> StoredRuns:
         """All stores so far."""
-        offsets, sizes, waves = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for offset, size, wave in self._runs:
-            offsets.append(offset)
-            sizes.append(np.full(len(offset), size, np.int64))
-            waves.append(wave)
-        return StoredRuns(np.concatenate(offsets), np.concatenate(sizes), np.concatenate(waves))
+        parts = [(none := np.zeros(0, np.int64), none, none, none)]
+        for offset, size, wave, before in self._runs:
+            found = np.zeros(len(offset), np.int64) if before is None else before
+            parts.append((offset, np.full(len(offset), size, np.int64), wave, found))
+        return StoredRuns(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _owners(self) -> Array:
         if self._writers is None:

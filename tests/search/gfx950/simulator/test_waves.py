@@ -69,6 +69,34 @@ def test_both_sides_of_a_branch_run() -> None:
     assert result.clean
 
 
+COUNT = """
+v_mov_b32_e32 v1, 0
+v_mov_b32_e32 v3, 1
+global_atomic_add v4, v1, v3, s[4:5] sc0
+s_waitcnt vmcnt(0)
+ds_write_b32 v1, v4
+s_waitcnt lgkmcnt(0)
+s_barrier
+s_add_u32 s9, s2, 1
+s_lshl_b32 s9, s9, 10
+v_lshl_add_u32 v1, v0, 2, s9
+global_store_dword v1, v4, s[4:5]
+s_endpgm
+"""
+
+
+@pytest.mark.parametrize("turns", [[2, 0, 1], [0, 1, 2]])
+def test_workgroups_take_their_turns_at_the_first_atomic(turns: list[int]) -> None:
+    out = np.zeros((4, 4, 64), np.uint32)
+    launched = SimulatedLaunch({"out": out, "n": 0}, (3, 1, 1), (64, 1, 1), dynamic_lds_bytes=256)
+    result = simulate(kernel(HEAD + COUNT), launched, turns=turns)
+    assert result.clean
+    assert (out[1:, 0] // 64).tolist() == [[turn] * 64 for turn in turns]  # 64 lanes came before each later turn
+    assert out[0, 0, 0] == 3 * 64
+    stores = result.stores["out"]
+    assert stores.before[stores.offset == 0].tolist() == list(range(3 * 64))
+
+
 def test_only_chosen_workgroups_run() -> None:
     out, result = launch(kernel(HEAD + "s_mov_b32 s8, 3\n" + TAIL), 0, workgroups=[(1, 0, 0)])  # type: ignore[arg-type]
     assert out[0].sum() == 0

@@ -149,8 +149,11 @@ class GpuLane:
         self._origin: dict[str, Value] = {}
 
     def start(self, timeout_s: float) -> None:
-        """Bring the worker process up."""
+        """Bring the worker process up; it opens the GPU while the first candidates are compiled."""
         self._pool.start(timeout_s)
+        with self._lock:
+            if not self._closed:
+                self._pool.submit(StandBy(opened=True), self._limits.first_s)
 
     @property
     def load(self) -> int:

@@ -31,7 +31,7 @@ from search.workers.pool import WorkerDied, WorkerPool, WorkerTimedOut
 COMPILE_TIMEOUT_S = 120.0  # a compilation takes 1 to 5 seconds
 KNOWN_COMPILES = 16  # that have to have ended, and then no other may take longer than
 UNUSUAL, LEAST_LIMIT_S = 20, 30.0  # so many times their median, or so many seconds if that is more
-YIELDING = 10  # niceness of what compiles: a core that a GPU's process or the sampler wants is theirs at once
+YIELDING = 5  # niceness of what compiles: a core that a GPU's process or the sampler wants is theirs at once
 AHEAD = 3  # candidates beyond the compiling ones: one on the GPU, two that wait for it
 Compilation = Compiled | Evaluation
 

@@ -30,7 +30,7 @@ from kernels.tables.file import write_table
 from kernels.tables.rows import Made, TableRow, TunedTable
 from search.commands.sweep import SPACES, SweepRequest, run_sweep
 from search.device.ahead import Compiled
-from search.device.measure import FinalTask
+from search.device.measure import FinalTask, StandBy
 from search.evaluation import Candidate, Evaluation, FinalTimes
 from search.evaluators.device import DeviceEvaluator
 from search.evaluators.offline import OfflineEvaluator
@@ -229,6 +229,8 @@ class ThreadPool:
 
 def imaginary_work(task: Any) -> Any:
     """Times by BLOCK_N; finals repeat them."""
+    if isinstance(task, StandBy):
+        return FinalTimes(())
     if isinstance(task, FinalTask):
         times = [10.0 + one.config.BLOCK_N / 64 for one in task.candidates]
         return FinalTimes((tuple(times + times[:1] * task.dispatched),) * task.rounds)

@@ -11,7 +11,7 @@ from kernels.families.fused import SplitKAtomicConfig, TileConfig
 from kernels.problem import GemmShape
 from search.device import check
 from search.device.gpu import GpuFaultError
-from search.device.measure import FinalTask, MeasureTask, Task, measure, work
+from search.device.measure import FinalTask, MeasureTask, StandBy, Task, measure, run_task, work
 from search.device.timing import COLD, WARM, BrokenMeasurementError
 from search.evaluation import Candidate, Evaluation, FinalTimes
 
@@ -125,6 +125,18 @@ def test_too_much_shared_memory_is_a_resource_limit() -> None:
     refusal = ResourceLimitError("out of resource: shared memory, Required: 300000, Hardware limit: 232448")
     result = judged(FakeGpu(refusal=refusal))
     assert (result.outcome, result.facts["protocol"]) == ("resource_limit", "cold-graph-v1")
+
+
+def test_a_process_opens_its_gpu_before_the_first_task_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def opening() -> FakeGpu:
+        opened.append("GPU")
+        return FakeGpu()
+
+    monkeypatch.setattr("search.device.measure.this_gpu", opening)
+    assert run_task(StandBy()).rounds == () and not opened  # type: ignore[union-attr]
+    assert run_task(StandBy(opened=True)).rounds == () and opened == ["GPU"]  # type: ignore[union-attr]
 
 
 def test_finals_time_every_candidate_once_a_round() -> None:

@@ -51,6 +51,9 @@ class ScriptedPool:
         self.waiting: list[tuple[Any, Future[Any]]] = []
         self.closed = False
 
+    def start(self, timeout_s: float) -> None:
+        pass
+
     def submit(self, task: Any, timeout_s: float) -> Future[Any]:
         if self.closed:
             raise RuntimeError("the pool is closed")
@@ -173,6 +176,15 @@ def test_the_best_time_goes_with_each_task_so_that_slow_ones_stop_early() -> Non
         put(lane, number)
     pool.run()
     assert [task.best_us for task in pool.tasks] == [None, 25.0, 20.0, 20.0]
+
+
+def test_a_gpu_is_opened_before_its_first_candidate_with_the_time_that_this_may_take() -> None:
+    lane, pool = lane_of(lambda task: FinalTimes(()))
+    lane.start(1.0)
+    assert (pool.tasks, pool.limits_s) == ([StandBy(opened=True)], [600.0])
+    lane.close()
+    lane.start(1.0)  # an interrupt came first
+    assert len(pool.tasks) == 1
 
 
 def test_the_time_without_a_compiled_candidate_is_recorded_as_waiting() -> None:

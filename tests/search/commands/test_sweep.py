@@ -223,6 +223,9 @@ class ThreadPool:
     def submit(self, task: Any, timeout_s: float) -> Any:
         return self.threads.submit(self.function, task)
 
+    def prefer(self, futures: object) -> None:
+        pass
+
     def close(self) -> None:
         self.threads.shutdown(cancel_futures=True)
 

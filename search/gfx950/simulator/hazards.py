@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from search.gfx950.simulator.decode.op import Control, Instruction, InstructionClass
 from search.gfx950.simulator.state.registers import parse_operand, register_name
@@ -40,9 +40,15 @@ class Hazard:
 
 @dataclass(frozen=True)
 class _Matrix:
-    """What a matrix instruction asks of those behind it."""
+    """What a matrix instruction asks of those behind it.
+
+    Args:
+        results: That no later matrix instruction has overwritten: whoever comes then waits for that one.
+        written: All of its results.
+    """
 
     results: frozenset[int]
+    written: frozenset[int]
     addend: frozenset[int]
     passes: int
     is_f32: bool
@@ -111,32 +117,35 @@ def _before(instructions: Sequence[Instruction], states: Sequence[int], index: i
 
 def _behind(instructions: Sequence[Instruction], states: Sequence[int], index: int) -> Iterator[Hazard]:
     """What touches the registers of the matrix instruction at ``index`` too early, on every path."""
-    matrix = _matrix(instructions[index])
-    watched = matrix.results | matrix.addend
-    paths, reached = [(index + 1, 0)], dict[int, int]()
+    whole = _matrix(instructions[index])
+    watched = whole.results | whole.addend
+    paths, reached = [(index + 1, 0, whole)], dict[tuple[int, frozenset[int]], int]()
     while paths:
-        position, waited = paths.pop()
-        while waited < matrix.to_use and position < len(instructions) and reached.get(position, waited + 1) > waited:
-            reached[position] = waited
+        position, waited, matrix = paths.pop()
+        while matrix.results and waited < matrix.to_use and position < len(instructions):
+            if reached.get((position, matrix.results), waited + 1) <= waited:
+                break
+            reached[position, matrix.results] = waited
             later = instructions[position]
             if not later.touches.isdisjoint(watched):
                 detail = _fault(matrix, later, waited)
                 if detail is not None:
                     yield Hazard(index, position, detail)
-                if later.kind is InstructionClass.MFMA and matrix.results.issubset(later.writes):
-                    break  # whoever comes later waits for that one
+                if later.kind is InstructionClass.MFMA:
+                    matrix = replace(matrix, results=matrix.results.difference(later.writes))
             waited += states[position]
             if later.control is Control.END:
                 break
             if later.control is Control.BRANCH:
-                paths.append((later.target, waited))
+                paths.append((later.target, waited, matrix))
                 if later.statement.mnemonic == "s_branch":
                     break
             position += 1
 
 
 def _matrix(instruction: Instruction) -> _Matrix:
-    return _Matrix(frozenset(instruction.writes), _addend(instruction), passes(instruction), _is_f32(instruction))
+    results = frozenset(instruction.writes)
+    return _Matrix(results, results, _addend(instruction), passes(instruction), _is_f32(instruction))
 
 
 def _addend(instruction: Instruction) -> frozenset[int]:
@@ -165,7 +174,7 @@ def _matrix_fault(matrix: _Matrix, later: Instruction, waited: int) -> str | Non
     if factors and waited < matrix.to_use:
         return _text("multiplies", factors, waited, matrix.to_use)
     added = matrix.results & addend
-    if added and addend != matrix.results and waited < matrix.to_addend:
+    if added and addend != matrix.written and waited < matrix.to_addend:
         return _text("adds to", added, waited, matrix.to_addend)
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -103,6 +103,10 @@ class Outlook:
     def promise(self, best: float) -> Floats:
         """Expected improvement on the target ``best`` by each point, weighed with the chance that it works [pool]."""
         return expected_improvement(best, self.mean, self.deviation) * self.works
+
+    def doubted(self, factor: float) -> Outlook:
+        """The same by a model whose deviations are ``factor`` times as large."""
+        return replace(self, deviation=factor * self.deviation)
 
 
 def expected_improvement(best: float, mean: Floats, deviation: Floats) -> Floats:

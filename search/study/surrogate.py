@@ -29,6 +29,7 @@ POOL = 16_000  # points that the model looks at; of more, those that look best, 
 NEAR = 5  # best trials whose neighbours are in the pool
 NEIGHBOUR_SHARE = 0.4  # of the proposals: next to the best point; none: a tenth more trials to 1 %
 OTHERS_SHARE = 0.25  # of the proposals, at most: in another family than the best point's, while that is about as fast
+STUCK = 16  # trials without a better one, until the model is doubted; never: where it ends late, a tenth later to 1 %
 
 
 class SurrogateSearch:
@@ -51,6 +52,7 @@ class SurrogateSearch:
         self._times: dict[int, float] = {}  # by point, in the order of the trials
         self._failed: list[int] = []
         self._fastest: dict[int, int] = {}  # point of each family that has a time
+        self._waited = 0  # trials since the best one
         self._parameters: Parameters | None = None
         self._next_fit = 0
         self._begun = 0  # points that were proposed without the model
@@ -65,6 +67,7 @@ class SurrogateSearch:
             time_us: Its time, certain or not; None where it has none.
         """
         self._open[point] = False
+        self._waited += 1
         if time_us is None:
             self._failed.append(point)
         else:
@@ -73,6 +76,8 @@ class SurrogateSearch:
             self._model.learn(point, worked=time_us is not None)
 
     def _time(self, point: int, time_us: float) -> None:
+        if not self._times or time_us < self._times[self._best]:
+            self._waited = 0
         self._times[point] = time_us
         own = self._fastest.setdefault(self._family(point), point)
         if time_us < self._times[own]:
@@ -92,7 +97,7 @@ class SurrogateSearch:
         if self._model is None:
             return hopes
         pool = self._model.pool
-        outlook = self._outlook(self._model, ())
+        outlook = self._outlook(self._model, ()).doubted(self._doubt)
         free, rows = pool.rows(self._choice()), pool.rows(running)
         known = np.isin(running, pool.points)
         hopes[known] = _parts(outlook.promise(self._target(self._best)), rows, free)
@@ -120,6 +125,7 @@ class SurrogateSearch:
         outlook = self._outlook(model, running)
         gain = outlook.promise(self._target(self._best))[free].max()
         self.expected_gain = SHARP * float(gain)  # near the best, targets are SHARP times as steep
+        outlook = outlook.doubted(self._doubt)
         family = self._other_family(model.pool, free)
         if family is None:
             rows, beaten = self._near_or_all(model.pool, free), self._best
@@ -132,6 +138,14 @@ class SurrogateSearch:
     def _best(self) -> int:
         """The fastest point."""
         return min(self._fastest.values(), key=self._times.__getitem__)
+
+    @property
+    def _doubt(self) -> float:
+        """Of the model: from 1 to 2 while no trial is better, so that a search leaves the place where it is stuck.
+
+        It begins late: a search that refines waits too, and with an earlier doubt it needs more trials to 1 %.
+        """
+        return 1 + min(max(self._waited / STUCK - 1, 0.0), 1.0)
 
     def _family(self, point: int) -> int:
         return int(self.space.families[point])

@@ -9,7 +9,7 @@ import pytest
 from kernels.problem import GemmShape
 from search.study.covariance import Covariance, Parameters, PointTable, _Pairs, fit, prior
 from search.study.features import PointSpace
-from search.study.outlook import expected_improvement
+from search.study.outlook import Outlook, expected_improvement
 from search.study.posterior import Posterior
 from search.study.surrogate import SurrogateSearch
 
@@ -157,6 +157,24 @@ def test_the_best_of_another_family_is_not_hopeless() -> None:
     search.propose()
     narrow = [point for point in np.flatnonzero(space.families == 1).tolist() if point % 7]
     assert search.hopes(narrow).max() == 1.0
+
+
+def test_a_search_that_waits_doubts_its_model_until_a_trial_is_better() -> None:
+    search = SurrogateSearch(PointSpace({"": grid()}), seed=0)
+    doubts = []
+    for point, time_us in enumerate([10.0, *[11.0] * 8, None, *[12.0] * 25, 9.0]):
+        search.tell(point, time_us)
+        doubts.append(search._doubt)
+    assert doubts[0] == doubts[-1] == 1.0
+    assert doubts[16] == 1.0 and doubts[24] == 1.5 and doubts[32] == doubts[34] == 2.0
+
+
+def test_doubt_promises_more_of_what_is_expected_to_be_slow() -> None:
+    sure = Outlook(np.array([-1.0, 1.0]), np.array([0.1, 0.5]), np.ones(2))
+    before, after = sure.promise(0.0), sure.doubted(2.0).promise(0.0)
+    assert before[0] == pytest.approx(1.0) and after[0] == pytest.approx(1.0, abs=1e-6)
+    # Unit normal loss of tables: L(1) = 0.08332, L(2) = 0.00849; the deviation is half.
+    assert (before[1], after[1]) == pytest.approx((0.5 * 0.00849, 0.08332), rel=1e-3)
 
 
 def test_points_that_are_left_for_the_end_come_last() -> None:

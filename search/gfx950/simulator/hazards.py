@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from search.gfx950.simulator.decode.op import Control, Instruction, InstructionClass
 from search.gfx950.simulator.state.registers import parse_operand, register_name
 
-SHORT = 2  # passes of the 4x4 instructions, the only ones without gfx950's further wait state
+SHORT = 2  # passes of the 4x4 instructions: a use lacks gfx950's further wait state, no result is handed on at once
 LONGEST_F32 = 13  # wait states until the addend of an f32 instruction is read
 VALU_TO_MATRIX = 2  # wait states from a VALU result to its use by a matrix instruction
 _SHAPE = re.compile(r"_(\d+)x\d+x(\d+)_")
@@ -45,6 +45,7 @@ class _Matrix:
     Args:
         results: That no later matrix instruction has overwritten: whoever comes then waits for that one.
         written: All of its results.
+        addend: That no later matrix instruction adds to as well.
     """
 
     results: frozenset[int]
@@ -63,7 +64,12 @@ class _Matrix:
     @property
     def to_addend(self) -> int:
         """Wait states to a matrix instruction that adds to a part of the results, or to more than them."""
-        return self.to_use - 2
+        return self.passes if self.is_f32 else self.passes + 2
+
+    @property
+    def to_same(self) -> int:
+        """Wait states to a matrix instruction that adds to all of the results and nothing else."""
+        return SHORT if self.passes == SHORT else 0
 
     @property
     def to_overwrite(self) -> int:
@@ -89,9 +95,10 @@ def _is_f32(instruction: Instruction) -> bool:
 def matrix_hazards(instructions: Sequence[Instruction]) -> Iterator[Hazard]:
     """Every hazard on a path of the program, whether it is taken or not."""
     states = [_states(instruction) for instruction in instructions]
+    sources = _sources(instructions)
     for index, instruction in enumerate(instructions):
         if instruction.kind is InstructionClass.MFMA:
-            yield from _before(instructions, states, index)
+            yield from _before(instructions, states, sources, index)
             yield from _behind(instructions, states, index)
 
 
@@ -101,10 +108,24 @@ def _states(instruction: Instruction) -> int:
     return int(instruction.statement.operands[0], 0) + 1
 
 
-def _before(instructions: Sequence[Instruction], states: Sequence[int], index: int) -> Iterator[Hazard]:
-    """VALU results that the matrix instruction at ``index`` reads too early."""
-    waited, position = 0, index - 1
-    while waited < VALU_TO_MATRIX and position >= 0 and instructions[position].control is Control.NEXT:
+def _sources(instructions: Sequence[Instruction]) -> list[list[int]]:
+    """From where each instruction is reached."""
+    sources: list[list[int]] = [[] for _ in range(len(instructions) + 1)]
+    for index, instruction in enumerate(instructions):
+        if instruction.control is not Control.END and instruction.statement.mnemonic != "s_branch":
+            sources[index + 1].append(index)
+        if instruction.control is Control.BRANCH:
+            sources[instruction.target].append(index)
+    return sources
+
+
+def _before(
+    instructions: Sequence[Instruction], states: Sequence[int], sources: Sequence[Sequence[int]], index: int
+) -> Iterator[Hazard]:
+    """VALU results that the matrix instruction at ``index`` reads too early, on every path."""
+    paths = [(source, 0) for source in sources[index]]
+    while paths:
+        position, waited = paths.pop()
         earlier = instructions[position]
         common = instructions[index].reads.intersection(earlier.writes) if earlier.kind in _VALU else ()
         if common:
@@ -112,27 +133,29 @@ def _before(instructions: Sequence[Instruction], states: Sequence[int], index: i
             detail = f"reads {name} {waited} wait states after a VALU instruction wrote it, {VALU_TO_MATRIX} are needed"
             yield Hazard(position, index, detail)
         waited += states[position]
-        position -= 1
+        if waited < VALU_TO_MATRIX:
+            paths += [(source, waited) for source in sources[position]]
 
 
 def _behind(instructions: Sequence[Instruction], states: Sequence[int], index: int) -> Iterator[Hazard]:
     """What touches the registers of the matrix instruction at ``index`` too early, on every path."""
     whole = _matrix(instructions[index])
     watched = whole.results | whole.addend
-    paths, reached = [(index + 1, 0, whole)], dict[tuple[int, frozenset[int]], int]()
+    paths, reached = [(index + 1, 0, whole)], dict[tuple[int, _Matrix], int]()
     while paths:
         position, waited, matrix = paths.pop()
-        while matrix.results and waited < matrix.to_use and position < len(instructions):
-            if reached.get((position, matrix.results), waited + 1) <= waited:
+        while (matrix.results or matrix.addend) and waited < matrix.to_use and position < len(instructions):
+            if reached.get((position, matrix), waited + 1) <= waited:
                 break
-            reached[position, matrix.results] = waited
+            reached[position, matrix] = waited
             later = instructions[position]
             if not later.touches.isdisjoint(watched):
                 detail = _fault(matrix, later, waited)
                 if detail is not None:
                     yield Hazard(index, position, detail)
                 if later.kind is InstructionClass.MFMA:
-                    matrix = replace(matrix, results=matrix.results.difference(later.writes))
+                    results, addend = matrix.results.difference(later.writes), matrix.addend - _addend(later)
+                    matrix = replace(matrix, results=results, addend=addend)
             waited += states[position]
             if later.control is Control.END:
                 break
@@ -149,7 +172,17 @@ def _matrix(instruction: Instruction) -> _Matrix:
 
 
 def _addend(instruction: Instruction) -> frozenset[int]:
-    operand = parse_operand(instruction.statement.operands[3])
+    return _registers(instruction.statement.operands[3])
+
+
+def _factors(instruction: Instruction) -> frozenset[int]:
+    """What is multiplied, and its scales: an addend may be of the same registers."""
+    _, left, right, _, *scales = instruction.statement.operands
+    return frozenset().union(*map(_registers, (left, right, *scales)))
+
+
+def _registers(text: str) -> frozenset[int]:
+    operand = parse_operand(text)
     return frozenset(range(operand.index, operand.index + operand.count) if operand.index is not None else ())
 
 
@@ -170,12 +203,13 @@ def _fault(matrix: _Matrix, later: Instruction, waited: int) -> str | None:
 
 def _matrix_fault(matrix: _Matrix, later: Instruction, waited: int) -> str | None:
     addend = _addend(later)
-    factors = matrix.results & (later.reads - addend)
+    factors = matrix.results & _factors(later)
     if factors and waited < matrix.to_use:
         return _text("multiplies", factors, waited, matrix.to_use)
     added = matrix.results & addend
-    if added and addend != matrix.written and waited < matrix.to_addend:
-        return _text("adds to", added, waited, matrix.to_addend)
+    needed = matrix.to_same if addend == matrix.written else matrix.to_addend
+    if added and waited < needed:
+        return _text("adds to", added, waited, needed)
     return None
 
 

@@ -80,7 +80,17 @@ def test_the_same_registers_may_be_added_to_back_to_back(text: str) -> None:
     assert not after(text, 0, matrix(text, 64, 64))
 
 
-@pytest.mark.parametrize(("text", "needed"), [(FP4_16, 6), (FP8_16, 10), (FP4_32, 10)])
+def test_the_shortest_ones_hand_their_results_on_after_two_wait_states() -> None:
+    assert after(BF16_4, 1, matrix(BF16_4, 64, 64)) and not after(BF16_4, 2, matrix(BF16_4, 64, 64))
+
+
+@pytest.mark.parametrize(("text", "needed"), [(FP4_16, 8), (FP8_16, 12), (BF16_4, 5)])
+def test_a_factor_that_is_added_too_is_waited_for_as_a_factor(text: str, needed: int) -> None:
+    squared = matrix(FP4_16, 64, 64).replace("v[8:11]", "v[64:67]")
+    assert after(text, needed - 1, squared) and not after(text, needed, squared)
+
+
+@pytest.mark.parametrize(("text", "needed"), [(FP4_16, 6), (FP8_16, 10), (FP4_32, 10), (BF16_4, 4)])
 def test_registers_that_overlap_in_part_may_not(text: str, needed: int) -> None:
     shifted = matrix(text, 128, 66)
     assert after(text, needed - 1, shifted) and not after(text, needed, shifted)
@@ -90,6 +100,15 @@ def test_registers_that_overlap_in_part_may_not(text: str, needed: int) -> None:
 def test_an_addend_may_be_overwritten_only_when_it_has_been_read(text: str, needed: int) -> None:
     overwriting = "v_mov_b32_e32 v33, 0"
     assert after(text, needed - 1, overwriting, c=32) and not after(text, needed, overwriting, c=32)
+
+
+def test_an_addend_is_waited_for_although_the_result_was_overwritten() -> None:
+    """Or although it was not: the wait is for whoever read the addend last, as in LLVM."""
+    read, unread, overwriting = matrix(FP8_16, 64, 32), matrix(FP4_16, 64), "v_mov_b32_e32 v33, 0"
+    found = hazards(read, unread, "s_nop 4", overwriting, "s_endpgm")
+    assert [(one.first, one.second) for one in found] == [(0, 3)]
+    assert hazards(read, unread, "s_nop 5", overwriting, "s_endpgm") == []
+    assert hazards(read, matrix(FP4_16, 68, 32), "s_nop 2", overwriting, "s_endpgm") == []
 
 
 def test_a_vector_result_needs_two_wait_states_to_a_matrix_instruction() -> None:
@@ -104,6 +123,16 @@ def test_a_reader_behind_a_branch_is_found() -> None:
     program = kernel(text.removeprefix("k:\n")).program
     (found,) = matrix_hazards(program.instructions)
     assert (found.first, found.second) == (0, 3)
+
+
+@pytest.mark.parametrize("between", ["s_cbranch_scc1 .L1", "s_branch .L1\ns_endpgm", "s_barrier"])
+def test_a_vector_result_before_a_branch_or_a_barrier_is_found(between: str) -> None:
+    def found(waits: str) -> list[tuple[int, str]]:
+        text = f"v_mov_b32_e32 v8, 0\n{waits}{between}\n.L1:\n{matrix(FP4_16)}\ns_endpgm"
+        return [(one.first, one.detail) for one in matrix_hazards(kernel(text).program.instructions)]
+
+    wanted = "reads v8 1 wait states after a VALU instruction wrote it, 2 are needed"
+    assert set(found("")) == {(0, wanted)} and not found("s_nop 0\n")
 
 
 def test_only_what_is_executed_becomes_a_finding() -> None:

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kernels.errors import KernelError
+from kernels.errors import InputError, KernelError
 from kernels.problem import GemmShape
 from search.device.measure import Answer, FinalTask, MeasureTask, StandBy, Task
 from search.device.timing import TimingProtocol
@@ -54,7 +54,7 @@ ROCM_LIMITS = TaskLimits(first_s=600.0)
 SIMULATED_LIMITS = TaskLimits(3600.0, 3600.0, 3600.0, 3600.0, 3600.0)
 
 
-class GpuUnusableError(RuntimeError):
+class GpuUnusableError(InputError):
     """The GPU cannot run the family's default any more, twice in a row; nothing measured on it would count."""
 
 
@@ -246,7 +246,7 @@ class GpuLane:
             if isinstance(answer, Evaluation):
                 lost = self._learn(job, answer)
                 if not done.cancelled() and isinstance(done.exception(), WorkerStuckError):
-                    lost = GpuUnusableError(f"GPU {self.index}: {done.exception()}; see `dmesg`, it may need a reset")
+                    lost = self._unusable(f"cannot be used: {done.exception()}")
                 answer = self._completed(job, answer)
         if isinstance(job.task, FinalTask) and isinstance(answer, Evaluation):
             answer = FinalsFailedError(f"{answer.outcome}: {answer.reason}")
@@ -310,7 +310,7 @@ class GpuLane:
                 self._pool, self._spare, self._spare_stands_by = self._spare, self._pool, False
             self._in_doubt += 1 if job.is_baseline or self._in_doubt == 0 else 0
             if self._in_doubt > 2:
-                return GpuUnusableError(f"GPU {self.index} cannot run its baseline any more: {evaluation.reason}")
+                return self._unusable(f"cannot run its baseline any more: {evaluation.reason}")
             if state.baseline is not None:
                 self._queue.appendleft(self._baseline_job(state.baseline))
             return None
@@ -337,6 +337,9 @@ class GpuLane:
         known: dict[str, Value] = {"gpu_index": self.index, "baseline_us": state.baseline_us}
         known["gpu_notes"] = "; ".join(notes) or None
         return replace(evaluation, facts={**self._origin, **job.facts, **evaluation.facts, **known})
+
+    def _unusable(self, fault: str) -> GpuUnusableError:
+        return GpuUnusableError(f"GPU {self.index} {fault}; see `dmesg`: it may need a reset, or minutes")
 
     def _give_up(self, error: GpuUnusableError) -> None:
         with self._lock:

@@ -217,12 +217,13 @@ def _plan(
     before = {claim.row.key: claim for claim in _claims(old)}
     tried = rows_of(frame, device)
     mine = _without_refuted(tried, proof)
+    ranges = [] if max_regret is None else choose_ranges(mine, max_regret)
     if max_regret is not None:
-        tried = mine = only_ranges(mine, choose_ranges(mine, max_regret))
+        mine = only_ranges(mine, ranges)
     old = replace(old, rows=tuple(row for row in old.rows if not proof.refutes(row)))
     chosen = _winning_trials(mine, old)
     rows = [row for row, _ in chosen]
-    shapes = {row.shape for row in rows}
+    shapes = {row.shape for row in rows} | {replace(row.shape, M=M) for row in ranges for M in row.Ms}
     unresolved = tuple(shape for _, shape in shapes_of(tried) if shape not in shapes)
     report = merge(old, TunedTable(device, tuple(rows)), min_gain=min_gain, untried=_untried(mine, old))
     report = _with_reach(report, mine)

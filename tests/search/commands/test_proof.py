@@ -52,6 +52,16 @@ def test_a_wrong_row_of_a_range_is_left_out_and_the_runner_up_of_the_range_writt
     assert (row.M, row.config.num_warps, row.predicted_us) == (32, 4, 18.0)
 
 
+def test_an_m_of_a_ladder_without_a_right_row_has_no_winner_and_the_others_of_its_range_have(tmp_path: Path) -> None:
+    trials = [
+        predicted(M / 2, M=M, num_warps=warps, study=f"s{M}") for M, warps in ((8, 4), (16, 4), (32, 8))
+    ]  # fmt: skip
+    path = tmp_path / "t.yaml"
+    done = only(export(results(*trials), table=path, output=None, min_gain=0.0, max_regret=0.03, prove=Asked(8)))
+    assert [row.M for row in load_table(path).rows] == [16]
+    assert done.unresolved == (GemmShape(32, 2112, 7168),)
+
+
 def test_a_shape_whose_only_winner_is_wrong_has_none(tmp_path: Path) -> None:
     done = only(export(results(predicted(8.0)), table=tmp_path / "t.yaml", output=None, min_gain=0.0, prove=Asked(4)))
     assert (done.unresolved, load_table(tmp_path / "t.yaml").rows) == ((GemmShape(16, 2112, 7168),), ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from search.commands.export import Claim, Export, Proof
     from search.commands.sweep import Reporter, SweepRequest, SweepResult
     from search.report.view import View
+    from search.results.starts import Start
     from search.space.shapes import ShapeSet
 
 EXIT_UNRESOLVED = 1  # some shapes have no winner
@@ -147,8 +148,6 @@ def sweep(
     """Search the best kernel and configuration for each shape; the same command resumes."""
     from search.commands.sweep import SweepRequest, run_sweep
     from search.report.progress import TerminalReporter
-    from search.results import load
-    from search.results.starts import starts_for
     from search.results.undecided import read_points
     from search.space.shapes import load_shapes
 
@@ -163,14 +162,27 @@ def sweep(
         seed=seed, fresh=fresh, warm=warm, patience=patience, until=until or None, engine=engine, address=address,
     )  # fmt: skip
     if start_from is not None:
-        with naming("--start-from"):
-            request = replace(request, starts=starts_for(load(start_from), request.shapes))
+        request = replace(request, starts=_starts(start_from, request.shapes))
     with TerminalReporter(output_console(), "the best of each M at every M of its ladder") as reporter:
         done = run_sweep(request, reporter)
         if ranges and not done.interrupted:
             done = replace(done, interrupted=_share(request, reporter))
     if not _print_sweep(request, sets, done, max_regret if ranges else None):
         raise typer.Exit(EXIT_INTERRUPTED if done.interrupted else EXIT_UNRESOLVED)
+
+
+def _starts(file: Path, shapes: Sequence[GemmShape]) -> Mapping[GemmShape, Sequence[Start]]:
+    """What a file has for ``shapes``; what is left out of it is said, and if it has nothing for them."""
+    from search.results import load
+    from search.results.starts import starts_for
+
+    with naming("--start-from"):
+        frame = load(file)
+    _echo_left_out(frame)
+    starts = starts_for(frame, shapes)
+    if not starts:
+        typer.echo(f"note: --start-from {file} has nothing for the N and K of these shapes", err=True)
+    return starts
 
 
 def _print_sweep(request: SweepRequest, sets: Sequence[ShapeSet], done: SweepResult, max_regret: float | None) -> bool:
@@ -330,13 +342,11 @@ def inspect(
     from search.report.view import View, column_names, select
     from search.results import load_all
     from search.results.columns import HELP
-    from search.results.published import LEFT_OUT
 
     view = View(query, best, sort, _names(columns, "--columns"), limit)
     places = _places(results, storage, more)
     frame = load_all(places)
-    for line in frame.attrs.get(LEFT_OUT, ()):
-        typer.echo(line, err=True)
+    _echo_left_out(frame)
     if view.columns == (HELP,):
         print_lines([", ".join(column_names(frame))], output_console())
     elif against is not None or fail_slower is not None:
@@ -543,6 +553,14 @@ def doctor(results: Results = RESULTS, storage: Storage = None, as_json: Json = 
     rows = tuple((check.status, check.name, check.detail, check.cure) for check in checks)
     print_table(TextTable(("status", "what", "found", "cure"), rows), output_console())
     typer.echo(f"next: {next_step(checks)}")
+
+
+def _echo_left_out(frame: Any) -> None:
+    """Say what a published file holds and the results do not."""
+    from search.results.published import LEFT_OUT
+
+    for line in frame.attrs.get(LEFT_OUT, ()):
+        typer.echo(line, err=True)
 
 
 def _compare(frame: Any, against: Path | None, fail_slower: float | None) -> None:

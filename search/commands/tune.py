@@ -52,10 +52,13 @@ def tune(
         Every trial of these shapes, one a row; ``attrs["units"]`` names the units of the columns.
 
     Raises:
-        InputError: As :func:`search.commands.sweep.run_sweep`, a shape that cannot be read, or a script without guard.
+        InputError: As :func:`search.commands.sweep.run_sweep`, no shape, one that cannot be read,
+            no trials, or a script without guard.
     """
     if lacks_main_guard(sys._getframe()):
         raise InputError('worker processes import this script: put the call below if __name__ == "__main__":')
+    if trials < 1:
+        raise InputError(f"trials = {trials} must be at least 1")
     if isinstance(start_from, (Path, str)):
         start_from = load(start_from)
     wanted = _shapes([shapes] if isinstance(shapes, (str, GemmShape)) else shapes)
@@ -71,5 +74,9 @@ def tune(
 def _shapes(shapes: Iterable[str | GemmShape]) -> tuple[GemmShape, ...]:
     found: list[GemmShape] = []
     for shape in shapes:
+        if not isinstance(shape, (str, GemmShape)):
+            raise InputError(f"{shape!r} is no shape; write 'MxNxK' or a GemmShape")
         found += parse_shapes([shape]) if isinstance(shape, str) else [shape]
+    if not found:
+        raise InputError("no shapes; give 'MxNxK' or a GemmShape")
     return tuple(dict.fromkeys(found))

@@ -12,6 +12,7 @@ import pandas as pd
 
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
+from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.tables.file import load_table
 from kernels.tables.rows import TunedTable
@@ -145,10 +146,13 @@ def load_best(path: Path) -> list[Best]:
     """The best of each shape in a results folder or file, a tuned table (.yaml) or a published file.
 
     Raises:
-        InputError: Nothing there, or not readable.
+        InputError: Nothing there, not readable, or no time to compare with.
     """
     if path.suffix in TABLE_SUFFIXES:
         return best_of_table(load_table(path))
     from search.results import load  # the door of this room imports this module
 
-    return best_of(load(path))
+    best = best_of(load(path))
+    if not best:
+        raise InputError(f"{path}: has no time of any shape; name results, a tuned table or a file with times")
+    return best

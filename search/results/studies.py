@@ -46,7 +46,7 @@ def studies_file(location: Path | str) -> Path | None:
     if path.suffix in (*JOURNAL_SUFFIXES, *SQLITE_SUFFIXES):
         return path
     if path.is_file():
-        raise InputError(f"{path}: is a file, not a folder of results; {CURE}, or a .db file with --storage")
+        raise InputError(f"{path}: is a file, not a folder of results; name another folder, or a .db file")
     return path / STUDIES_FILE
 
 

@@ -25,7 +25,7 @@ from kernels.problem import GemmShape
 from kernels.tables import sources as table_sources
 from kernels.tables.file import load_table, write_table
 from kernels.tables.rows import Made, TableRow, TunedTable
-from search.cli import app
+from search.cli import _starts, app
 from search.commands.export import Claim, Proof
 from search.evaluation import Candidate, Evaluation
 from search.formats.gpumode import BENCHMARK_SHAPES
@@ -175,6 +175,15 @@ def test_mistake_is_one_line_and_exit_code_2(args: list[str], message: str) -> N
     assert done.stdout == ""
     assert done.stderr.startswith("error: ") and message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_what_a_file_to_start_from_does_not_say_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "N=512,K=256,device_name=AMD_Instinct_MI350X,dtype=fp8_w8a8.json"
+    file.write_text('{"16": {"BLOCK_SIZE_M": 16}}')
+    assert dict(_starts(file, [GemmShape(16, 512, 256)])) == {}
+    said = capsys.readouterr().err
+    assert "0 taken, 1 left out" in said and "of another operation than MXFP4" in said
+    assert "has nothing for the N and K of these shapes" in said
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,15 @@ def test_shapes_in_every_trial_out_and_the_same_call_resumes(tmp_path: Path) -> 
 def test_a_shape_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no shape"):
         tune("32x2880", results=tmp_path)
+    with pytest.raises(InputError, match=r"\(32, 2880, 512\) is no shape; write 'MxNxK'"):
+        tune([(32, 2880, 512)], results=tmp_path)  # type: ignore[list-item]
+
+
+def test_without_shapes_or_trials_nothing_can_be_searched(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no shapes; give 'MxNxK'"):
+        tune([], results=tmp_path)
+    with pytest.raises(InputError, match="trials = 0 must be at least 1"):
+        tune("32x2880x512", trials=0, results=tmp_path)
 
 
 def test_a_place_of_results_to_start_from_is_read(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from result_rows import measured, predicted, results
 
 from kernels.device import GFX950
+from kernels.errors import InputError
 from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
 from kernels.tables.file import write_table
@@ -85,6 +86,13 @@ def test_results_tables_and_published_files_can_be_compared_with(tmp_path: Path)
     }  # fmt: skip
     assert [one.verdict for one in compare(loaded["r.parquet"], loaded["t.yaml"])] == ["slower"]
     assert [one.verdict for one in compare(loaded["r.parquet"], loaded["aiter.csv"])] == ["not comparable"]
+
+
+def test_a_file_without_times_is_nothing_to_compare_with(tmp_path: Path) -> None:
+    path = tmp_path / "N=2112,K=7168,device_name=AMD_Instinct_MI350X,dtype=mxfp4_w4a4.json"
+    path.write_text('{"16": {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 256}}')
+    with pytest.raises(InputError, match="has no time of any shape; name results, a tuned table"):
+        load_best(path)
 
 
 def test_shapes_of_one_side_only_are_not_compared() -> None:

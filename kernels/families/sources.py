@@ -111,6 +111,34 @@ REARRANGED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         "740a83273624": {
             STUDY: "e83f849cf609",
         },
+        # Pads along K count where indices of rounded A are said to fit 32 bits: another code for millions of rows only.
+        "5ccc4819cdfb": {
+            "fused": "41cb3343a639",
+            "fused_splitk_atomic": "41cb3343a639",
+            "fused_splitk_workspace": "41cb3343a639",
+        },
+        "353be517b75a": {
+            "fused_splitk_ticket": "a8cd66c6dd5f",
+        },
+        "73616a3e2302": {
+            "staged_triton": "af6ad881328d",
+        },
+        "934f9db61936": {
+            "staged_splitk_ticket": "c835e60027e7",
+        },
+        "8bde312829d5": {
+            "staged_hip": "36d84ad500fb",
+        },
+        "580c078b14fc": {
+            "staged_ck": "392a21c84370",
+        },
+        "ad306add2e9b": {
+            "aiter_triton_a4w4": "7b9fc7f67f24",
+            "aiter_triton_a16w4": "7b9fc7f67f24",
+        },
+        "e83f849cf609": {
+            STUDY: "a0fa434da33d",
+        },
     }
 )
 

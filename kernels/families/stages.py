@@ -271,7 +271,7 @@ class Gemm(Stage):
              "BLOCK_M": tile.BLOCK_M, "BLOCK_N": tile.BLOCK_N, "BLOCK_K": tile.BLOCK_K,
              "GROUP_M": tile.GROUP_M, "NUM_XCDS": tile.num_xcds, "SPLIT_K": split_k,
              "CACHE": tile.cache_modifier, "STORE": store, **quantise,
-             "WIDE_OFFSETS": self._is_wide(shape, shape.K if self.staged else stride_am)},
+             "WIDE_OFFSETS": self._is_wide(shape, self._row_of_a(shape, stride_am))},
             TileCoverage(shape.M, shape.N, tile.BLOCK_M, tile.BLOCK_N, tile.GROUP_M, tile.num_xcds, split_k),
             tile.launch_options(),
         )  # fmt: skip
@@ -296,6 +296,12 @@ class Gemm(Stage):
         if self.atomic:
             return "atomic", "sums"
         return ("workspace", "slices") if self.sliced else ("out", "out")
+
+    def _row_of_a(self, shape: GemmShape, stride_am: int) -> int:
+        """Elements of a row of what it reads as A."""
+        if self._waits:
+            return round_up(shape.K, self.tile.BLOCK_K)
+        return shape.K if self.staged else stride_am
 
     def _is_wide(self, shape: GemmShape, stride_am: int) -> bool:
         rows = round_up(shape.M, 256)

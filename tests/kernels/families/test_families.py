@@ -109,6 +109,15 @@ def test_indices_become_64_bit_when_a_tensor_outgrows_32_bits() -> None:
     assert [c.constexprs["WIDE_OFFSETS"] for c in (small, large_c, large_b)] == [False, True, True]
 
 
+@pytest.mark.parametrize("name", ["staged_triton", "staged_splitk_ticket"])
+def test_values_of_a_whose_tiles_are_padded_along_k_are_counted_with_their_pads(name: str) -> None:
+    """M x K is below 2**31, what the GEMM reads is not: 3 million rows of 1024."""
+    knobs = {"quantizer": "software", "a_operand": "bf16", "BLOCK_K": 1024, "split_k": 1}
+    program = FAMILIES[name].program(GemmShape(3_000_000, 64, 64), FAMILIES[name].config(knobs))
+    assert program.buffer("a_values").bytes // 2 >= 1 << 31
+    assert [call.constexprs["WIDE_OFFSETS"] for call in program.calls] == [True, True]
+
+
 def test_a_staged_gemm_without_a_split_needs_no_slices_and_no_reduction() -> None:
     staged = FAMILIES["staged_triton"]
     shape = GemmShape(64, 7168, 2048)

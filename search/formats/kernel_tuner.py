@@ -25,6 +25,7 @@ FAILURES: Final[Mapping[str, str]] = {
     "CompilationFailedConfig": "compile_error",
     "RuntimeFailedConfig": "crashed",
 }
+RAN: Final = ("ok", "slow")  # outcomes with a time, where one was measured
 PROTOCOL: Final = "Kernel Tuner's cachefile"
 FIELDS: Final = ("device_name", "kernel_name", "problem_size", "tune_params_keys", "cache")
 _DEVICE = re.compile(r"(\w+)-(\d+)cu")
@@ -93,8 +94,8 @@ def write_trials(trials: Sequence[Trial], old: Old) -> Written:
     groups: dict[str, list[Trial]] = defaultdict(list)
     left_out: list[LeftOut] = []
     for trial in trials:
-        if trial.time_us is None and trial.outcome == "ok":
-            left_out.append(LeftOut(str(trial.shape), "predicted only; a cachefile holds measured times"))
+        if trial.time_us is None and trial.outcome in RAN:
+            left_out.append(LeftOut(str(trial.shape), "not measured; a cachefile holds measured times"))
         else:
             groups[f"{trial.device}-{trial.shape}-{trial.family}.json"].append(trial)
     files, added, replaced = {}, 0, 0
@@ -131,7 +132,7 @@ def _key(trial: Trial) -> str:
 def _entry(trial: Trial) -> dict[str, Any]:
     failures = {outcome: word for word, outcome in FAILURES.items()}
     failed = failures.get(trial.outcome, "RuntimeFailedConfig")
-    time: float | str = trial.time_us / 1e3 if trial.time_us is not None and trial.outcome == "ok" else failed
+    time: float | str = trial.time_us / 1e3 if trial.time_us is not None and trial.outcome in RAN else failed
     times = [time] if isinstance(time, float) else []
     compile_ms = None if trial.compile_s is None else 1e3 * trial.compile_s
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -47,13 +48,20 @@ def test_a_cachefile_comes_back_as_it_was_also_when_it_was_cut_off() -> None:
     assert kernel_tuner.read(Path("a.json"), cut[:-2] + ",").trials == whole.trials[:1]
 
 
-def test_predicted_trials_do_not_become_times_of_a_cachefile() -> None:
-    guess = Trial(GFX950, SHAPE, "fused", TileConfig(), predicted_us=9.0)
+@pytest.mark.parametrize("outcome", ["ok", "slow"])
+def test_trials_that_were_not_measured_are_neither_times_nor_failures_of_a_cachefile(outcome: str) -> None:
+    guess = Trial(GFX950, SHAPE, "fused", TileConfig(), outcome, predicted_us=9.0)
     written = kernel_tuner.write_trials([guess], {}.get)
     assert (written.files, [one.reason for one in written.left_out]) == (
         {},
-        ["predicted only; a cachefile holds measured times"],
+        ["not measured; a cachefile holds measured times"],
     )
+
+
+def test_a_slow_trial_has_the_time_that_was_measured_of_it() -> None:
+    slow = replace(FAST, outcome="slow", time_us=90.0)
+    (text,) = kernel_tuner.write_trials([slow], {}.get).files.values()
+    assert [entry["time"] for entry in json.loads(text)["cache"].values()] == [0.09]
 
 
 def test_a_cachefile_of_another_kernel_is_left_out() -> None:

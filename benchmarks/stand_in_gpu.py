@@ -27,7 +27,9 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-sys.path.insert(0, os.environ.get("STAND_IN_CHECKOUT", str(Path(__file__).resolve().parent.parent)))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if other := os.environ.get("STAND_IN_CHECKOUT"):
+    sys.path.insert(0, other)
 
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape

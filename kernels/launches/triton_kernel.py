@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import triton
 from triton.errors import TritonError
+from triton.language.target_info import current_target
 
 from kernels.device import DeviceKey
 from kernels.launches.library import tensor_at
@@ -97,9 +98,9 @@ class TritonKernel:
 
     def options(self, call: KernelCall) -> dict[str, int]:
         """Options that ``call`` is compiled and launched with on the target of the active driver."""
-        target = triton.runtime.driver.active.get_current_target()
-        options = backend_options(call.options, amd=target.backend == "hip")
-        overlaps = self.waits and target.backend == "cuda" and target.arch >= HOPPER
+        target = current_target()
+        options = backend_options(call.options, amd=target is not None and target.backend == "hip")
+        overlaps = self.waits and target is not None and target.backend == "cuda" and target.arch >= HOPPER
         return options | {"launch_pdl": True} if overlaps else options
 
     def _compile(self, call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Any:

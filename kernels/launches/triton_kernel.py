@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import triton
 from triton.errors import TritonError
-from triton.language.target_info import current_target
+from triton.language.target_info import cuda_capability_geq, is_hip
 
 from kernels.device import DeviceKey
 from kernels.launches.library import tensor_at
@@ -23,7 +23,6 @@ FRONT_END: Final[Mapping[str, int]] = MappingProxyType({"sanitize_overflow": Fal
 # Raised by the compiler for a configuration that it cannot build: its own errors, a failed MLIR or LLVM pass
 # (RuntimeError), and a C++ std::out_of_range from its layout arithmetic (IndexError).
 COMPILER_ERRORS: Final = (TritonError, RuntimeError, IndexError)
-HOPPER: Final = 90  # Triton's name of compute capability 9.0
 VARIANTS_KEPT: Final = 200  # compiled variants of one kernel that stay in Triton's memory, up to 1 MB each
 
 
@@ -98,10 +97,8 @@ class TritonKernel:
 
     def options(self, call: KernelCall) -> dict[str, int]:
         """Options that ``call`` is compiled and launched with on the target of the active driver."""
-        target = current_target()
-        options = backend_options(call.options, amd=target is not None and target.backend == "hip")
-        overlaps = self.waits and target is not None and target.backend == "cuda" and target.arch >= HOPPER
-        return options | {"launch_pdl": True} if overlaps else options
+        options = backend_options(call.options, amd=bool(is_hip()))
+        return options | {"launch_pdl": True} if self.waits and cuda_capability_geq(9, 0) else options
 
     def _compile(self, call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Any:
         given = {name: pointers[value] if isinstance(value, str) else value for name, value in call.args.items()}

@@ -15,6 +15,7 @@ from kernels.tables.rows import Evidence, TableRow, TunedTable
 
 Outcome = Literal["ok", "illegal", "compile_error", "resource_limit", "wrong_result", "crashed", "timed_out", "slow"]
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
+TIMED = ("ok", "slow")  # those that have a time, where one was measured or predicted
 PRODUCT_MARK = "@"  # in the protocol of a measurement, before the product that it was made on
 SIMULATED = "simulated"  # such a product: nothing that it measures is exported
 

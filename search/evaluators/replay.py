@@ -14,7 +14,7 @@ from kernels.device import DeviceKey
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.tables.rows import Evidence
-from search.evaluation import Candidate, Evaluation, Outcome, Point, Value
+from search.evaluation import TIMED, Candidate, Evaluation, Outcome, Point, Value
 from search.evaluators import Evaluator
 from search.results import load
 from search.results.columns import Role, facts_without
@@ -148,7 +148,7 @@ def _evaluation(row: Row) -> Evaluation:
     evidence: Evidence | None = None if pd.isna(row["evidence"]) else row["evidence"]
     facts = {name: _value(row[name]) for name in FACTS}
     objective = row["time_us"] if evidence == "measured" else row["predicted_us"]
-    objective_us = None if pd.isna(objective) or outcome not in ("ok", "slow") else float(objective)
+    objective_us = None if pd.isna(objective) or outcome not in TIMED else float(objective)
     return Evaluation(outcome, str(_value(row["reason"]) or ""), evidence, objective_us, facts)
 
 

@@ -16,12 +16,13 @@ from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from kernels.wording import instead_of
+from search.evaluation import TIMED
 from search.results.record import RECORD
 from search.study.features import PointSpace
 from search.study.points import Points, family_distribution
 from search.study.priors import estimates_us
 from search.study.surrogate import SurrogateSearch
-from search.study.transfer import TIMED, OtherShape, expected_by
+from search.study.transfer import OtherShape, expected_by
 
 GRID = "grid"  # name of the sampler that takes the points in their order
 QUEUED = "fixed_params"  # Optuna's attribute of a trial that was queued with its parameters

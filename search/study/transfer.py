@@ -12,6 +12,7 @@ import pandas as pd
 from kernels.device import DeviceKey
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
+from search.evaluation import TIMED
 from search.results.columns import rows_of
 from search.results.winners import config_of
 from search.study.covariance import Covariance, Floats, PointTable, Rows, fit, prior, slowness, standardised
@@ -23,7 +24,6 @@ TRIALS: Final = 120  # of each other shape
 SHAPES: Final = 3  # others, the nearest
 POINTS: Final = 16_000  # of this shape, for which something is expected
 FEWEST: Final = 8  # trials that say something of a shape
-TIMED: Final = ("ok", "slow")  # outcomes with a time
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from kernels.device import GFX950, DeviceKey, local_device
 from kernels.errors import InputError
@@ -26,17 +28,19 @@ INDENT = 7  # characters before what a line says
 UNFINISHED: Final = ("crashed", "timed_out")  # outcomes of an execution that did not end: nobody knows what is right
 
 
-class Backend(Protocol):
-    """One way to run a table."""
+@dataclass(frozen=True)
+class Backend:
+    """One way to run a table.
 
-    def refusal(self, device: DeviceKey) -> str | None:
-        """Why it cannot run a table of this device, or None."""
+    Args:
+        refusal: Why it cannot run a table of this device, or None.
+        absence: What it lacks for a row on this device, or None.
+        judge: Evaluation of each candidate on this device, in order.
+    """
 
-    def absence(self, row: TableRow, device: DeviceKey) -> str | None:
-        """What it lacks for a row on this device, or None."""
-
-    def judge(self, device: DeviceKey, candidates: Sequence[Candidate]) -> Iterator[Evaluation]:
-        """Evaluation of each candidate, in order."""
+    refusal: Callable[[DeviceKey], str | None]
+    absence: Callable[[TableRow, DeviceKey], str | None]
+    judge: Callable[[DeviceKey, Sequence[Candidate]], Iterator[Evaluation]]
 
 
 def verify_table(path: Path | None, on: str) -> int:
@@ -95,69 +99,42 @@ def line_of(row: TableRow, done: Evaluation) -> str:
     return f"{name}: {done.outcome}: {' '.join(done.reason.split())}"
 
 
-class SimulatorBackend:
-    """Compiles, or takes from the cache, and executes the machine code."""
-
-    def refusal(self, device: DeviceKey) -> str | None:
-        """It knows one architecture."""
-        return (
-            None if device.arch == GFX950.arch else f"is for {device}; the simulator executes {GFX950.arch} code only"
-        )
-
-    def absence(self, row: TableRow, device: DeviceKey) -> str | None:
-        """A compiler or AITER."""
-        return config_absence(row.family, row.config, device, offline=True)
-
-    def judge(self, device: DeviceKey, candidates: Sequence[Candidate]) -> Iterator[Evaluation]:
-        """By the offline evaluator."""
-        evaluator = OfflineEvaluator(device)
-        try:
-            for future in [evaluator.submit(candidate) for candidate in candidates]:
-                yield future.result()
-        finally:
-            evaluator.close()
+def _absence(row: TableRow, device: DeviceKey, *, offline: bool) -> str | None:
+    """A compiler or AITER."""
+    return config_absence(row.family, row.config, device, offline=offline)
 
 
-class InterpreterBackend:
-    """Runs the Triton source on the CPU."""
+def _not_simulated(device: DeviceKey) -> str | None:
+    known = device.arch == GFX950.arch
+    return None if known else f"is for {device}; the simulator executes {GFX950.arch} code only"
 
-    def refusal(self, device: DeviceKey) -> str | None:
-        """It runs anywhere."""
+
+def _simulated(device: DeviceKey, candidates: Sequence[Candidate]) -> Iterator[Evaluation]:
+    """Compile, or take from the cache, and execute the machine code."""
+    evaluator = OfflineEvaluator(device)
+    try:
+        for future in [evaluator.submit(candidate) for candidate in candidates]:
+            yield future.result()
+    finally:
+        evaluator.close()
+
+
+def _machine_code(row: TableRow, device: DeviceKey) -> str | None:
+    if FAMILIES[row.family].is_triton:
         return None
-
-    def absence(self, row: TableRow, device: DeviceKey) -> str | None:
-        """Machine code has no source for it."""
-        if FAMILIES[row.family].is_triton:
-            return None
-        what = "its kernels are machine code, which the interpreter does not run"
-        return f"{what}; verify --on simulator or --on device"
-
-    def judge(self, device: DeviceKey, candidates: Sequence[Candidate]) -> Iterator[Evaluation]:
-        """By a process of its own."""
-        return judged_by_interpreter(device, candidates)
+    what = "its kernels are machine code, which the interpreter does not run"
+    return f"{what}; verify --on simulator or --on device"
 
 
-class GpuBackend:
-    """Runs the whole product through the dispatcher."""
-
-    def refusal(self, device: DeviceKey) -> str | None:
-        """The GPU must be of the table's kind."""
-        local = local_device()
-        if local is None:
-            return "no GPU that torch can use; verify --on simulator or --on interpreter needs none"
-        return None if local == device else f"is for {device}, the GPU here is {local}"
-
-    def absence(self, row: TableRow, device: DeviceKey) -> str | None:
-        """A compiler or AITER."""
-        return config_absence(row.family, row.config, device, offline=False)
-
-    def judge(self, device: DeviceKey, candidates: Sequence[Candidate]) -> Iterator[Evaluation]:
-        """By the dispatcher's own plans."""
-        return judged_on_device(device, candidates)
+def _other_gpu(device: DeviceKey) -> str | None:
+    local = local_device()
+    if local is None:
+        return "no GPU that torch can use; verify --on simulator or --on interpreter needs none"
+    return None if local == device else f"is for {device}, the GPU here is {local}"
 
 
 BACKENDS: Mapping[str, Backend] = {
-    "simulator": SimulatorBackend(),
-    "interpreter": InterpreterBackend(),
-    "device": GpuBackend(),
+    "simulator": Backend(_not_simulated, partial(_absence, offline=True), _simulated),
+    "interpreter": Backend(lambda device: None, _machine_code, judged_by_interpreter),  # on the CPU of any machine
+    "device": Backend(_other_gpu, partial(_absence, offline=False), judged_on_device),  # by the dispatcher's own plans
 }

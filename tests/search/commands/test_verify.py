@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -219,7 +220,7 @@ def test_the_device_is_asked_for_whole_products_of_each_row(monkeypatch: pytest.
         yield from (Evaluation("ok") for _ in candidates)
 
     monkeypatch.setattr(verify, "local_device", lambda: GFX950)
-    monkeypatch.setattr(verify, "judged_on_device", judge)
+    monkeypatch.setattr(verify, "BACKENDS", {"device": replace(verify.BACKENDS["device"], judge=judge)})
     assert verify.verify_table(table(tmp_path, row(17, 64, 448)), "device") == 0
     assert [str(candidate.shape) for candidate in asked] == ["17x64x448"]
 

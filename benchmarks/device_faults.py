@@ -40,7 +40,7 @@ from kernels.errors import InputError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from kernels.runtime.plan import LoadedProgram
-from search.device.gpu import TorchGpu
+from search.device.gpu import Gpu
 from search.device.lane import GpuLane, Job, TaskLimits
 from search.device.measure import Answer, MeasureTask, StandBy, Task, baseline, this_gpu, work
 from search.device.timing import COLD
@@ -81,7 +81,7 @@ def endless_kernel(x_ptr, stop):  # type: ignore[no-untyped-def]
 
 
 @dataclass(eq=False)
-class FaultyGpu(TorchGpu):
+class FaultyGpu(Gpu):
     """The GPU, with a fault in front of every launch."""
 
     way: str = "fine"

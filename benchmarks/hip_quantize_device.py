@@ -43,7 +43,7 @@ from kernels.launches.native import HipKernel
 from kernels.mxfp4.layouts import padded_scale_shape, unshuffle_scales
 from kernels.mxfp4.numerics import Mxfp4Tensor, quantize
 from kernels.rocm.compiler import SOURCES, read_sources
-from search.device.gpu import TorchGpu
+from search.device.gpu import Gpu
 from search.device.timing import COLD, Launch, Timing, sample_until_sure
 from search.terminal import one_line_errors
 
@@ -200,7 +200,7 @@ def mismatches(quantizer: Quantizer, case: Case) -> str:
     return ", ".join(f"{count} {name}" for name, count in wrong.items() if count)
 
 
-def measure(launches: Sequence[Launch], set_bytes: int, gpu: TorchGpu) -> Timing:
+def measure(launches: Sequence[Launch], set_bytes: int, gpu: Gpu) -> Timing:
     """Time of one launch; ``launches`` work on a copy each."""
     count = PROTOCOL.launches_per_sample(set_bytes, len(launches))
     for one in launches:
@@ -210,7 +210,7 @@ def measure(launches: Sequence[Launch], set_bytes: int, gpu: TorchGpu) -> Timing
     return sample_until_sure(partial(gpu.replay_us, graph), PROTOCOL, count)
 
 
-def copy_gbs(size: int, gpu: TorchGpu) -> tuple[float, float]:
+def copy_gbs(size: int, gpu: Gpu) -> tuple[float, float]:
     """GB/s, read and written, and microseconds of a device-to-device copy that moves ``size`` bytes in all."""
     count = PROTOCOL.copies(size, gpu.cache_bytes())
     pairs = [torch.empty(2, size // 2, dtype=torch.uint8, device="cuda").fill_(1) for _ in range(count)]
@@ -222,7 +222,7 @@ def _copy(pair: torch.Tensor) -> None:
     pair[0].copy_(pair[1])
 
 
-def time_size(M: int, K: int, quantizers: Sequence[Quantizer], gpu: TorchGpu, peak_gbs: float) -> list[dict[str, Any]]:
+def time_size(M: int, K: int, quantizers: Sequence[Quantizer], gpu: Gpu, peak_gbs: float) -> list[dict[str, Any]]:
     """One row for each set of parameters."""
     extents = padded_scale_shape(M, K // 32)
     moved = 2 * M * K + M * K // 2 + M * K // 32  # bytes that a launch has to read and write
@@ -281,7 +281,7 @@ def main(
     print(f"{len(paths)} cubins for {arch} in {time.monotonic() - start_s:.1f} s", flush=True)
     if build_only:
         return
-    gpu, driver = TorchGpu(), Driver()
+    gpu, driver = Gpu(), Driver()
     print(gpu.origin(), PROTOCOL, sep="\n", flush=True)
     quantizers = [Quantizer(driver, one, driver.load(p.read_bytes())) for one, p in zip(kernels, paths, strict=True)]
     bad = compare_all(quantizers)

@@ -22,7 +22,8 @@ from search.terminal import TextTable, naming, one_line_errors, output_console, 
 if TYPE_CHECKING:
     from kernels.device import DeviceKey
     from search.commands.export import Claim, Export, Proof
-    from search.commands.sweep import Reporter, SweepRequest, SweepResult
+    from search.commands.sweep import SweepRequest, SweepResult
+    from search.report.progress import TerminalReporter
     from search.report.view import View
     from search.results.starts import Start
     from search.space.shapes import ShapeSet
@@ -663,7 +664,7 @@ def _draw_timeline(frame: Any, trial: str, to: Path | None) -> None:
         typer.echo(line)
 
 
-def _share(request: SweepRequest, reporter: Reporter) -> bool:
+def _share(request: SweepRequest, reporter: TerminalReporter) -> bool:
     """Ask the best points of each M at the others of its ladder, by a few more trials; whether that was interrupted."""
     from search.commands.sweep import run_sweep
     from search.results import load

@@ -20,7 +20,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from triton.runtime import driver
@@ -38,27 +37,6 @@ Pointers = tuple[int, int, int, int]  # addresses of a, data, scale and out
 
 class CaptureError(Exception):
     """The launches could not be captured; a plain launch is still possible."""
-
-
-class GraphBackend(Protocol):
-    """What captures and replays: the GPU's runtime, or a stand-in for tests."""
-
-    def available(self, index: int) -> bool:
-        """Whether replay is possible on GPU ``index`` now; not while the caller captures a graph of its own."""
-
-    def stream(self, index: int) -> int:
-        """Handle of the caller's current stream."""
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether a graph may run something else than was captured, so that its first replay is compared."""
-
-    def capture(self, launch: Callable[[], None], index: int) -> Callable[[], None]:
-        """Capture what ``launch`` launches, without running it; the result replays it on the current stream.
-
-        Raises:
-            CaptureError: The runtime refused.
-        """
 
 
 @dataclass(frozen=True)
@@ -82,11 +60,16 @@ class CudaGraphs:
 
     @property
     def doubtful(self) -> bool:
-        """HIP's are: ROCm 7.2 corrupts them in some processes (https://github.com/ROCm/clr/issues/279)."""
+        """Whether a graph may run something else than was captured, so that its first replay is compared.
+
+        HIP's may: ROCm 7.2 corrupts them in some processes (https://github.com/ROCm/clr/issues/279).
+        """
         return torch.version.hip is not None
 
     def capture(self, launch: Callable[[], None], index: int) -> Callable[[], None]:
-        """Capture on a stream of its own; other threads may go on launching and allocating meanwhile.
+        """Capture what ``launch`` launches, without running it; the result replays it on the current stream.
+
+        That is done on a stream of its own; other threads may go on launching and allocating meanwhile.
 
         Raises:
             CaptureError: The runtime refused.
@@ -158,7 +141,7 @@ class GraphCache:
         limit: Graphs kept.
     """
 
-    backend: GraphBackend = field(default_factory=CudaGraphs)
+    backend: CudaGraphs = field(default_factory=CudaGraphs)
     limit: int = MAX_GRAPHS
     _by_weight: weakref.WeakKeyDictionary[PackedWeight, _OfWeight] = field(default_factory=weakref.WeakKeyDictionary)
     _workspaces: weakref.WeakValueDictionary[tuple[int, int, int], Workspace] = field(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import torch
 from triton.runtime import driver
@@ -23,37 +23,24 @@ MOST_RESERVE_BYTES: Final = 32 << 20  # of a GPU, ever: a caller may capture aga
 ALIGNMENT_BYTES: Final = 256  # whole cache lines
 
 
-class Streams(Protocol):
-    """Tells which calls follow one another: the GPU's runtime, or a stand-in for tests."""
-
-    def current(self, index: int) -> int:
-        """Handle of the current stream of GPU ``index``."""
-
-    def capturing(self) -> bool:
-        """Whether the caller captures a graph on it."""
-
-    def zeros(self, like: torch.Tensor, size: int) -> torch.Tensor:
-        """``size`` cleared bytes on the device of ``like``, to be kept, ready for every stream."""
-
-
 @dataclass(frozen=True)
 class GpuStreams:
-    """Those of torch."""
+    """Tells which calls follow one another, by torch's streams."""
 
     def current(self, index: int) -> int:
-        """The handle, as Triton asks for it."""
+        """Handle of the current stream of GPU ``index``, as Triton asks for it."""
         handle: int = driver.active.get_current_stream(index)
         return handle
 
     def capturing(self) -> bool:
-        """Whether it is so."""
+        """Whether the caller captures a graph on it."""
         return torch.cuda.is_current_stream_capturing()
 
     def zeros(self, like: torch.Tensor, size: int) -> torch.Tensor:
-        """Allocated in a thread of its own.
+        """``size`` cleared bytes on the device of ``like``, to be kept, ready for every stream.
 
-        While torch warms up for a graph of a compiled model, what the calling thread allocates goes to a pool in which
-        nothing may outlive the step (torch._inductor.cudagraph_trees).
+        They are allocated in a thread of its own: while torch warms up for a graph of a compiled model, what the
+        calling thread allocates goes to a pool in which nothing may outlive the step (torch._inductor.cudagraph_trees).
         """
         stream = torch.cuda.current_stream(like.device)
 
@@ -97,7 +84,7 @@ class Tickets:
     It must outlive the graphs that callers capture.
     """
 
-    streams: Streams = field(default_factory=GpuStreams)
+    streams: GpuStreams = field(default_factory=GpuStreams)
     _held: dict[Place, torch.Tensor] = field(default_factory=dict)
     _doubtful: set[Place] = field(default_factory=set)
     _reserves: dict[int, _Reserve] = field(default_factory=dict)

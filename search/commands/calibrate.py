@@ -17,7 +17,7 @@ from search.device.absence import why_no_gpu
 from search.device.calibration.measure import measured
 from search.device.calibration.probes import Probe, probes_of
 from search.device.calibration.solve import calibration_of, executed, solved, start_of
-from search.device.gpu import Gpu, Origin, TorchGpu
+from search.device.gpu import Gpu, Origin
 from search.device.inventory import local_gpus
 from search.evaluation import SIMULATED
 from search.gfx950.code.artifacts import ArtifactCache
@@ -56,7 +56,7 @@ def calibrate(tell: Tell, *, brief: bool = False) -> Calibrated:
     """
     if not local_gpus():
         raise InputError(f"calibrate measures on a GPU: {why_no_gpu() or 'torch finds none here'}")
-    gpu = TorchGpu()
+    gpu = Gpu()
     origin = gpu.origin()
     device = DeviceKey(origin.device.arch, min(BRIEF_UNITS, origin.device.cu_count)) if brief else origin.device
     probes = probes_of(device, gpu.cache_bytes(), share=BRIEF_SHARE if brief else 1.0)

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import optuna
 import torch
@@ -33,6 +33,7 @@ from search.evaluators import Evaluator
 from search.evaluators.replay import named_points
 from search.evaluators.targets import check_engine, check_jobs, make_cluster, make_evaluator
 from search.formats.incumbents import incumbents
+from search.report.progress import TerminalReporter
 from search.results.claims import SharedClaims, shared_claims
 from search.results.dashboard import describe_study
 from search.results.record import make_record
@@ -107,22 +108,6 @@ class SweepRequest:
         return [*(start.point for start in self.starts.get(shape, ())), *incumbents(shape)]
 
 
-class Reporter(Protocol):
-    """Tells people how the sweep goes."""
-
-    def start(self, device: DeviceKey, protocol: str, shapes: int) -> None:
-        """The sweep begins."""
-
-    def note(self, text: str) -> None:
-        """Something worth knowing."""
-
-    def progress(self, progress: Progress) -> None:
-        """A trial ended."""
-
-    def study_done(self, progress: Progress) -> None:
-        """A shape is finished."""
-
-
 @dataclass(frozen=True)
 class SweepResult:
     """How the sweep ended.
@@ -138,7 +123,7 @@ class SweepResult:
     left: Sequence[GemmShape] = ()
 
 
-def run_sweep(request: SweepRequest, reporter: Reporter) -> SweepResult:
+def run_sweep(request: SweepRequest, reporter: TerminalReporter) -> SweepResult:
     """Search every shape of ``request``; what was found is in its storage, also after Ctrl-C.
 
     Raises:
@@ -241,7 +226,7 @@ class _Sweep:
     spaces: Mapping[str, SearchSpace]
     storage: optuna.storages.BaseStorage
     evaluator: Evaluator
-    reporter: Reporter
+    reporter: TerminalReporter
     claims: SharedClaims | None = None  # where other sweeps may write to the same storage
     stop: threading.Event = field(default_factory=threading.Event)
     studies: dict[GemmShape, str] = field(default_factory=dict)

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import triton
@@ -30,7 +30,7 @@ from search.device.inventory import GpuFacts, facts_of
 from search.device.peaks import last_level_cache_bytes
 from search.device.product import Product
 from search.device.telemetry import GpuState, crowding, driver_version, read_state
-from search.device.timing import Launch, TimingDevice
+from search.device.timing import Launch
 
 # An event of HIP is a barrier with a release of the whole system, some microseconds. Source: clr, hip_event.cpp.
 HIP_SAMPLE_US = 1500.0
@@ -75,33 +75,11 @@ class Origin:
     product: Product | None = None
 
 
-class Gpu(TimingDevice, Protocol):
-    """One GPU, as the worker sees it; tests give a fake."""
+class Gpu:
+    """The first GPU that this process sees.
 
-    torch_device: torch.device
-    least_sample_us: float  # of a replay between two events, below which their own time would count; 0 for no limit
-
-    def __hash__(self) -> int: ...
-
-    def origin(self) -> Origin:
-        """What it is."""
-
-    def load(self, program: Program, tensors: Mapping[str, torch.Tensor]) -> LoadedProgram:
-        """Compile (or fetch from a cache) and load every kernel of ``program``."""
-
-    def launch(self, loaded: LoadedProgram, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Queue every launch of it."""
-
-    def state(self) -> GpuState:
-        """Clocks and disturbances."""
-
-    def crowding(self) -> str | None:
-        """What other processes hold of its memory, in words; None where it is little."""
-        ...
-
-
-class TorchGpu:
-    """The first GPU that this process sees."""
+    ``least_sample_us`` is that of a replay between two events, below which their own time would count; 0 is no limit.
+    """
 
     def __init__(self) -> None:
         start_driver()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
+
+import numpy as np
 
 from kernels.errors import KernelError
 from kernels.families import FAMILIES
@@ -27,7 +30,7 @@ from search.device.check import (
     set_bytes,
     working_tensors,
 )
-from search.device.gpu import Gpu, GpuFaultError, Origin, TorchGpu, kernel_error
+from search.device.gpu import Gpu, GpuFaultError, Origin, kernel_error
 from search.device.peaks import floor_us, roofline_us
 from search.device.product import protocol_on
 from search.device.served import dispatcher_launch
@@ -38,7 +41,6 @@ from search.device.timing import (
     Timing,
     TimingProtocol,
     check_floor,
-    host_launch_us,
     median_interval,
     sample_until_sure,
 )
@@ -95,9 +97,9 @@ Answer = Evaluation | FinalTimes
 
 
 @lru_cache(maxsize=1)
-def this_gpu() -> TorchGpu:
+def this_gpu() -> Gpu:
     """The GPU of this process."""
-    return TorchGpu()
+    return Gpu()
 
 
 def run_task(task: Task) -> Answer:
@@ -203,6 +205,20 @@ def time_program(
     timing = sample_until_sure(partial(gpu.replay_us, graph), protocol, count, best_us=best_us)
     rotated = set_bytes(sets[0]) * len(launches) if protocol.cold else 0
     return replace(timing, rotated_bytes=rotated, host_launch_us=host_us)
+
+
+def host_launch_us(
+    gpu: Gpu, launch: Launch, *, count: int = 20, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Median time that the host spends in ``launch``, in microseconds; the GPU's own time is not waited for."""
+    taken = []
+    for _ in range(count):
+        gpu.synchronize()
+        start_s = clock()
+        launch()
+        taken.append((clock() - start_s) * 1e6)
+    gpu.synchronize()
+    return float(np.median(taken))
 
 
 def captured(

@@ -18,7 +18,7 @@ from kernels.mxfp4.weights import PackedWeight
 from kernels.runtime.dispatcher import Dispatcher
 from kernels.tables.rows import Made, TableRow, TunedTable
 from search.device.check import SEEDS, Tensors, checked_input, poison, reject_wrong
-from search.device.gpu import TorchGpu, kernel_error
+from search.device.gpu import Gpu, kernel_error
 from search.device.timing import Launch
 from search.evaluation import Candidate, Evaluation, Outcome
 from search.gate.served import Serving, served_M, ways
@@ -50,7 +50,7 @@ def run_on_device(candidate: Candidate, *, device: DeviceKey) -> Evaluation:
         KernelError: The GPU's context is broken; the process must end.
         RuntimeError: A bug, or a broken installation.
     """
-    gpu = TorchGpu()
+    gpu = Gpu()
     try:
         error = max(_largest_error(candidate, device, seed, gpu.torch_device) for seed in SEEDS)
     except KernelError as failed:

@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import bdtr
@@ -28,25 +27,6 @@ class BrokenMeasurementError(KernelError):
     """The clock gave a time that cannot be: not positive, or below what the hardware can do. It is not recorded."""
 
     outcome = "crashed"
-
-
-class TimingDevice(Protocol):
-    """The GPU as the timing sees it."""
-
-    def synchronize(self) -> None:
-        """Wait until everything queued has run."""
-
-    def cache_bytes(self) -> int:
-        """Size of the last-level cache."""
-
-    def capture(self, launches: Sequence[Launch]) -> Any:
-        """A graph that runs ``launches`` in order."""
-
-    def replay(self, graph: Any) -> None:
-        """Run ``graph`` once, and wait for it."""
-
-    def replay_us(self, graph: Any, count: int) -> list[float]:
-        """Device time of each of ``count`` replays, in microseconds."""
 
 
 @dataclass(frozen=True)
@@ -179,17 +159,3 @@ def check_floor(timing: Timing, least_us: float) -> None:
         raise BrokenMeasurementError(
             f"broken measurement: {timing.median_us:.3f} us is below the floor of {least_us:.3f} us"
         )
-
-
-def host_launch_us(
-    device: TimingDevice, launch: Launch, *, count: int = 20, clock: Callable[[], float] = time.perf_counter
-) -> float:
-    """Median time that the host spends in ``launch``, in microseconds; the device's own time is not waited for."""
-    taken = []
-    for _ in range(count):
-        device.synchronize()
-        start_s = clock()
-        launch()
-        taken.append((clock() - start_s) * 1e6)
-    device.synchronize()
-    return float(np.median(taken))

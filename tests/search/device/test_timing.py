@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from search.device.measure import host_launch_us
 from search.device.timing import (
     COLD,
     WARM,
     BrokenMeasurementError,
     Timing,
     check_floor,
-    host_launch_us,
     median_interval,
     sample_until_sure,
 )

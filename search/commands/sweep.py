@@ -190,28 +190,6 @@ class Notes:
             told(line)
 
 
-class Slot:
-    """The right to submit candidates, which a search gives back once, at its end at the latest."""
-
-    def __init__(self, slots: threading.Semaphore) -> None:
-        self._slots = slots
-        self._held = False
-
-    def __enter__(self) -> Slot:
-        self._slots.acquire()
-        self._held = True
-        return self
-
-    def free(self) -> None:
-        """Let the next search begin."""
-        if self._held:
-            self._held = False
-            self._slots.release()
-
-    def __exit__(self, *exception: object) -> None:
-        self.free()
-
-
 def _evaluator(request: SweepRequest, note: Callable[[str], None]) -> Evaluator:
     if request.engine == "ray":
         return make_cluster(request.target, request.address, warm=request.warm, cache=request.cache, note=note)
@@ -339,7 +317,8 @@ class _Sweep:
         """Search one shape; of the time that is left it takes one of ``shares`` equal parts."""
         known = self.held[shape] >= self.request.trials or time.monotonic() > end_s or self.stop.is_set()
         points = None if known else self.points(shape)  # while another shape is searched
-        with Slot(self.slots) as slot:
+        with ExitStack() as slot:
+            slot.enter_context(self.slots)
             if self.stop.is_set():
                 return
             if time.monotonic() < end_s:
@@ -355,14 +334,14 @@ class _Sweep:
         shares: float,
         *,
         leads: bool = True,
-        slot: Slot | None = None,
+        slot: ExitStack | None = None,
         points: Points | None = None,
     ) -> int:
         """Search ``shape``; its trials that ended meanwhile.
 
         Args:
             points: Of ``shape``, if they are known already.
-            slot: Freed for the next search when this one has submitted its last candidate.
+            slot: The right to submit candidates, freed for the next search when this one has submitted its last.
             leads: Whether to go on to the end, finals included; else as long as there are points that nobody judges.
         """
         request = self.request
@@ -381,7 +360,7 @@ class _Sweep:
             others = [] if complete else self.patiently(lambda: self.earlier.trials(shape))
         run = StudyRun(
             kept, shape, self.evaluator, points, record, self.notify, self.stop, others, sharing,
-            submitted=slot.free if slot is not None and self.evaluator.ahead else lambda: None,
+            submitted=slot.close if slot is not None and self.evaluator.ahead else lambda: None,
         )  # fmt: skip
         ended = run.run(
             sampler=request.sampler, seed=request.seed, trials=request.trials,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from tokenize import TokenError
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pandas as pd
 
@@ -143,74 +143,50 @@ class _Checker:
 
     def node(self, node: ast.expr) -> None:
         """Check one node and all below it."""
-        handler = _HANDLERS.get(type(node))
-        if handler is None:
-            self.forbid(node)
-        handler(self, node)
+        match node:
+            case ast.Name():
+                if node.id not in self.columns:
+                    self.fail(f"unknown column {node.id!r}", instead_of(node.id, self.columns, ALL_LISTED))
+            case ast.Constant(value=int() | float() | str()):
+                pass
+            case ast.UnaryOp():
+                self.node(node.operand)
+            case ast.BoolOp():
+                self.nodes(node.values)
+            case ast.BinOp() if isinstance(node.op, _OPERATORS) and not (_is_text(node.left) or _is_text(node.right)):
+                self.nodes([node.left, node.right])
+            case ast.Compare() if all(isinstance(operator, _COMPARISONS) for operator in node.ops):
+                self.nodes([node.left, *filter(_is_no_list, node.comparators)])
+            case ast.Call(func=ast.Attribute() as method):
+                self.call(node, method)
+            case _:
+                self.forbid(node)
+
+    def nodes(self, nodes: Iterable[ast.expr]) -> None:
+        for node in nodes:
+            self.node(node)
 
     def forbid(self, node: ast.AST) -> NoReturn:
         shown = f"`{ast.unparse(node)}`" if isinstance(node, ast.expr) else type(node).__name__
         self.fail(f"{shown} is not allowed", f"use columns, comparisons, and, or, not, {', '.join(METHODS)} and .str")
 
-    def name(self, node: ast.Name) -> None:
-        if node.id not in self.columns:
-            self.fail(f"unknown column {node.id!r}", instead_of(node.id, self.columns, ALL_LISTED))
-
-    def constant(self, node: ast.Constant) -> None:
-        if not isinstance(node.value, (int, float, str)):
-            self.forbid(node)
-
-    def logic(self, node: ast.BoolOp) -> None:
-        for value in node.values:
-            self.node(value)
-
-    def arithmetic(self, node: ast.BinOp) -> None:
-        if not isinstance(node.op, _OPERATORS):
-            self.forbid(node)
-        for side in (node.left, node.right):
-            if isinstance(side, ast.Constant) and isinstance(side.value, str):
-                self.forbid(node)  # text times a large number would fill the memory
-            self.node(side)
-
-    def unary(self, node: ast.UnaryOp) -> None:
-        self.node(node.operand)
-
-    def comparison(self, node: ast.Compare) -> None:
-        self.node(node.left)
-        for operator, operand in zip(node.ops, node.comparators, strict=True):
-            if not isinstance(operator, _COMPARISONS):
-                self.forbid(node)
-            self.argument(operand)
-
-    def argument(self, node: ast.expr) -> None:
-        """Check a node that may also be a list of constants."""
-        if isinstance(node, (ast.List, ast.Tuple)) and all(isinstance(one, ast.Constant) for one in node.elts):
-            return
-        self.node(node)
-
-    def call(self, node: ast.Call) -> None:
-        method = node.func
-        if not isinstance(method, ast.Attribute):
-            self.forbid(node)
+    def call(self, node: ast.Call, method: ast.Attribute) -> None:
         column, known = method.value, METHODS
         if isinstance(column, ast.Attribute) and column.attr == "str":
             column, known = column.value, TEXT_METHODS
         if method.attr not in known:
             self.fail(f"method {method.attr!r} is not allowed", instead_of(method.attr, known))
-        self.node(column)
-        for argument in node.args:
-            self.argument(argument)
+        self.nodes([column, *filter(_is_no_list, node.args)])
         for keyword in node.keywords:
             if keyword.arg not in KEYWORDS or not isinstance(keyword.value, ast.Constant):
                 self.forbid(node)
 
 
-_HANDLERS: Mapping[type[ast.AST], Callable[[_Checker, Any], None]] = {
-    ast.Name: _Checker.name,
-    ast.Constant: _Checker.constant,
-    ast.BoolOp: _Checker.logic,
-    ast.BinOp: _Checker.arithmetic,
-    ast.UnaryOp: _Checker.unary,
-    ast.Compare: _Checker.comparison,
-    ast.Call: _Checker.call,
-}
+def _is_text(node: ast.expr) -> bool:
+    """Whether it is a text, which times a large number would fill the memory."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _is_no_list(node: ast.expr) -> bool:
+    """Whether it is no list of constants, which may stand where a column is compared or a method called."""
+    return not (isinstance(node, ast.List | ast.Tuple) and all(isinstance(one, ast.Constant) for one in node.elts))

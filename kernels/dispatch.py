@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from kernels.device import GFX950, DeviceKey, local_device
-from kernels.mxfp4.gradient import input_gradient
 from kernels.mxfp4.reference import mxfp4_gemm_reference, to_bf16
 from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
@@ -113,7 +112,7 @@ def mxfp4_gemm(
     algorithms, rows that are not are passed over. Under ``torch.autocast``, of whatever dtype, ``a`` is cast.
 
     The gradient for ``a`` is that of a product with the dequantised weight, see
-    :func:`kernels.mxfp4.gradient.input_gradient`; the weight has none, nor is there a second derivative.
+    :func:`gradient_now`; the weight has none, nor is there a second derivative.
 
     A block of ``a`` with Inf counts as 6 * 2**127 on FP4 units, in the reference and in Triton's interpreter. GPUs
     without them multiply bfloat16 values, of which that is none: there the block counts as Inf, and so may its row.
@@ -207,9 +206,14 @@ def gemm_shape(a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torc
 
 
 def gradient_now(grad: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Gradient [..., K] for ``a``, given ``grad`` [..., N] of the product; see :func:`input_gradient`."""
+    """Gradient [..., K] for ``a``, given ``grad`` [..., N] of the product: ``grad @ weight``, rounded to bfloat16.
+
+    The weight is dequantised for the time of the call, 2 bytes an element. Quantisation counts as the identity, as
+    usual for a function that is constant almost everywhere. Source: the straight-through estimator, Bengio et al.,
+    arXiv:1308.3432.
+    """
     N, K = check_shuffled(data, scale)
-    return input_gradient(grad, PackedWeight(data, scale, N=N, K=K))
+    return grad @ PackedWeight(data, scale, N=N, K=K).dequantize(torch.bfloat16)
 
 
 def gradient_shape(grad: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -21,7 +21,7 @@ KINDS: Final[Mapping[str, Literal["codes", "scales"]]] = {"data": "codes", "scal
 class MXFP4Linear(nn.Module):
     """``y = bf16(Q(x) @ weight.T) + bias`` for x [..., in_features] in bfloat16.
 
-    The input has a gradient, see :func:`kernels.mxfp4.gradient.input_gradient`; the packed weight is fixed, and the
+    The input has a gradient, see :func:`kernels.dispatch.gradient_now`; the packed weight is fixed, and the
     bias is a buffer. Under ``torch.autocast`` the input is cast to bfloat16, and the result is bfloat16.
 
     Under ``torch.compile`` the product is bit for bit the eager one, but Inductor rounds what it fuses between two

@@ -13,12 +13,12 @@ import triton
 from kernels.device import DeviceKey
 from kernels.disk import default_cache, writable_cache, write_atomically
 from kernels.errors import InputError, KernelError
-from search.device.absence import why_no_gpu
 from search.device.calibration.measure import measured
 from search.device.calibration.probes import Probe, probes_of
 from search.device.calibration.solve import calibration_of, executed, solved, start_of
 from search.device.gpu import Gpu, Origin
 from search.device.inventory import local_gpus
+from search.device.visible import why_no_gpu
 from search.evaluation import SIMULATED
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.machine import machine_of

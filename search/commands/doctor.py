@@ -31,9 +31,9 @@ from kernels.tables.file import load_table
 from kernels.tables.rows import OLDEST_TRITON, TunedTable, is_stale
 from kernels.tables.sources import user_tables
 from kernels.wording import counted
-from search.device import amd_telemetry
-from search.device.absence import C_CURE, why_no_gpu
 from search.device.inventory import GpuFacts, alike, look, others_note
+from search.device.telemetry import ABSENT_NOTE, has_amdsmi
+from search.device.visible import C_CURE, why_no_gpu
 from search.gfx950.model.calibrated import load_calibration
 from search.space.available import config_absence
 from search.workers.allocator import PACKAGE, fast_malloc
@@ -153,7 +153,7 @@ def _measuring() -> Iterator[Check]:
     yield _core_limit()
     if torch.version.hip is not None:
         yield _graphs(torch.version.hip)
-        there = amd_telemetry.is_there()
+        there = has_amdsmi()
         yield Check("telemetry", "ok", "amdsmi") if there else _absent_telemetry()
 
 
@@ -183,7 +183,7 @@ def _graphs(hip: str) -> Check:
 
 
 def _absent_telemetry() -> Check:
-    found, _, cure = amd_telemetry.ABSENT_NOTE.partition("; ")
+    found, _, cure = ABSENT_NOTE.partition("; ")
     return Check("telemetry", "missing", found, cure)
 
 

@@ -25,12 +25,12 @@ from kernels.launches.program import Program
 from kernels.rocm.runtime import HipError, rocm_version
 from kernels.runtime.plan import LoadedProgram, load_program
 from kernels.runtime.runner import settle_cache_keys
-from search.device.absence import C_CURE
 from search.device.inventory import GpuFacts, facts_of
 from search.device.peaks import last_level_cache_bytes
 from search.device.product import Product
 from search.device.telemetry import GpuState, crowding, driver_version, read_state
 from search.device.timing import Launch
+from search.device.visible import C_CURE
 
 # An event of HIP is a barrier with a release of the whole system, some microseconds. Source: clr, hip_event.cpp.
 HIP_SAMPLE_US = 1500.0

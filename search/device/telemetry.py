@@ -1,17 +1,21 @@
-"""What the driver says of the GPU: clocks, throttling, other processes. What it does not say is left out."""
+"""What the driver says of the GPU: clocks, throttling, other processes. What it does not say is left out.
+
+An AMD GPU is found by its address on the PCI bus: amdsmi counts all GPUs of the machine, whatever is masked. Source:
+the reference of amdsmi's Python interface, ROCm 7.
+"""
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import torch
 
-from search.device import amd_telemetry
 from search.device.product import pci_address
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons that mean less than the full clock while busy (NVML reference).
@@ -20,6 +24,16 @@ THROTTLING: Mapping[int, str] = {
     0x80: "power brake",
 }  # fmt: skip
 
+AMDSMI: Final = "amdsmi"
+ABSENT_NOTE: Final = (
+    "no telemetry: amdsmi is not installed, so that throttling and other users of the GPU go unnoticed; "
+    "`pip install amdsmi` of this ROCm's version, or /opt/rocm/share/amd_smi"
+)
+UNKNOWN: Final = 0xFFFF  # and above: what amdsmi's C structures hold where the driver does not say
+# Shares of the last period, in percent, of amdsmi_get_violation_status.
+VIOLATIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {"per_ppt_pwr": "power cap", "per_socket_thrm": "thermal limit", "per_hbm_thrm": "memory too hot"}
+)
 CROWDED = 0.05  # part of the memory beyond which others than this process use the GPU
 
 
@@ -34,7 +48,6 @@ class GpuState:
     """
 
     clock_mhz: int | None = None
-    temperature_c: int | None = None
     notes: tuple[str, ...] = ()
     power_w: int | None = None
 
@@ -51,20 +64,46 @@ def read_state(index: int = 0) -> GpuState:
         return GpuState()
 
 
+def has_amdsmi() -> bool:
+    """Whether AMD's library is installed; it is not loaded."""
+    return importlib.util.find_spec(AMDSMI) is not None
+
+
 def _nvidia_state(nvml: Any, index: int) -> GpuState:
+    handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(index).uuid}")
+    reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+    throttled = [text for bit, text in THROTTLING.items() if reasons & bit]
+    pids = [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
     power_w = round(torch.cuda.power_draw(index) / 1000)
-    return GpuState(torch.cuda.clock_rate(index), torch.cuda.temperature(index), _nvidia_notes(nvml, index), power_w)
+    return GpuState(torch.cuda.clock_rate(index), (*throttled, *_others(pids)), power_w)
 
 
-def _amd_state(library: Any, index: int) -> GpuState:
+def _amd_state(amdsmi: Any, index: int) -> GpuState:
+    """Clock readings may be 100 ms old; the power is that of the socket, as MI300 and newer report it."""
     address = pci_address(torch.cuda.get_device_properties(index))
     if address is None:
         return GpuState()
-    handle = amd_telemetry.handle_of(library, address)
-    clock_mhz, temperature_c = amd_telemetry.clock_mhz(library, handle), amd_telemetry.temperature_c(library, handle)
-    return GpuState(
-        clock_mhz, temperature_c, amd_telemetry.notes(library, handle), amd_telemetry.power_w(library, handle)
-    )
+    amdsmi.amdsmi_init()
+    handle = amdsmi.amdsmi_get_processor_handle_from_bdf(address)
+    clock_mhz = _known(amdsmi.amdsmi_get_clock_info(handle, amdsmi.AmdSmiClkType.GFX)["clk"])
+    status = amdsmi.amdsmi_get_violation_status(handle)
+    shares = {text: status.get(name) for name, text in VIOLATIONS.items()}
+    throttled = [text for text, share in shares.items() if isinstance(share, (int, float)) and share > 0]
+    pids = [process["pid"] for process in amdsmi.amdsmi_get_gpu_process_list(handle)]
+    power_w = _known(amdsmi.amdsmi_get_power_info(handle)["current_socket_power"])
+    return GpuState(clock_mhz, (*throttled, *_others(pids)), power_w)
+
+
+def _known(said: object) -> int | None:
+    """A reading; None for "N/A", and for the numbers that stand for it."""
+    return said if isinstance(said, int) and 0 < said < UNKNOWN else None
+
+
+def _others(pids: Sequence[int]) -> list[str]:
+    """A note on processes besides a worker and its parent; none in a container, where numbers may differ."""
+    own = (os.getpid(), os.getppid())
+    others = [pid for pid in pids if pid not in own] if own[0] in pids else []
+    return [f"{len(others)} other processes"] if others else []
 
 
 def crowding(index: int = 0) -> str | None:
@@ -87,7 +126,7 @@ def driver_version() -> str | None:
 
 def _library() -> tuple[Any, tuple[type[Exception], ...]] | None:
     """The driver's Python library, initialised, and what it raises; None where it is not installed."""
-    name, error = ("pynvml", "NVMLError") if torch.version.hip is None else (amd_telemetry.LIBRARY, "AmdSmiException")
+    name, error = ("pynvml", "NVMLError") if torch.version.hip is None else (AMDSMI, "AmdSmiException")
     try:
         module: Any = importlib.import_module(name)
     except (ImportError, OSError):  # amdsmi fails so where ROCm's own library is missing
@@ -99,13 +138,3 @@ def _library() -> tuple[Any, tuple[type[Exception], ...]] | None:
         except errors:
             return None
     return module, errors
-
-
-def _nvidia_notes(nvml: Any, index: int) -> tuple[str, ...]:
-    handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(index).uuid}")
-    reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
-    notes = [text for bit, text in THROTTLING.items() if reasons & bit]
-    pids = [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
-    own = (os.getpid(), os.getppid())  # a worker and its parent
-    others = [pid for pid in pids if pid not in own] if own[0] in pids else []  # in a container pids may differ
-    return (*notes, *([f"{len(others)} other processes"] if others else []))

@@ -1,4 +1,4 @@
-"""Which GPUs a process sees, and how a worker is given one of them.
+"""Which GPUs a process sees, how a worker is given one of them, and why torch finds none where there is one.
 
 On ROCm two masks lie above one another: ROCr leaves out what ROCR_VISIBLE_DEVICES does not list, and HIP counts among
 the rest, by HIP_VISIBLE_DEVICES or, where that is unset or empty, CUDA_VISIBLE_DEVICES. A process opens every GPU that
@@ -8,10 +8,13 @@ ROCr leaves. Source: HIP documentation, "GPU isolation"; clr ``rocdevice.cpp``.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import torch
 
 CUDA, HIP, ROCR = "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
+C_CURE = "apt-get install gcc python3-dev"  # where Triton cannot compile what launches its kernels
+KFD_DEVICE, KFD_CLASS = Path("dev/kfd"), Path("sys/class/kfd")  # what opens the GPUs; what says that there are some
 
 
 def see_only(index: int) -> None:
@@ -42,3 +45,24 @@ def _entry(mask: str, index: int) -> str:
     """Entry ``index`` of the list in ``mask``, which may name GPUs by UUID; without a list, the index itself."""
     listed = [name for name in os.environ.get(mask, "").split(",") if name]
     return listed[index] if index < len(listed) else str(index)
+
+
+def why_no_gpu(root: Path = Path("/")) -> str | None:
+    """Why torch opens none: the build, the container, the groups or a mask, with a cure; None without an AMD GPU."""
+    device = root / KFD_DEVICE
+    if not device.exists() and not (root / KFD_CLASS).exists():
+        return None
+    if torch.version.hip is None:
+        build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "a CPU build"
+        return (
+            f"this machine has an AMD GPU, but torch {torch.__version__} is {build}; "
+            "use an interpreter whose torch is built for ROCm: `make clean`, then `make install PYTHON=...`"
+        )
+    if not device.exists():
+        return "the AMD GPU is not passed into this container; start it with --device=/dev/kfd --device=/dev/dri"
+    if not os.access(device, os.R_OK | os.W_OK):
+        return "/dev/kfd may not be opened; join the groups `render` and `video` (container: --group-add both)"
+    mask = next((name for name in (ROCR, HIP, CUDA) if os.environ.get(name)), None)
+    if mask is not None:
+        return f"{mask}={os.environ[mask]} hides every GPU; unset it, or list GPUs that are there"
+    return "the driver is there and torch opens no GPU; see what `rocminfo` and `dmesg` say"

@@ -10,10 +10,10 @@ from pathlib import Path
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
 from kernels.wording import counted, instead_of
-from search.device import amd_telemetry
-from search.device.absence import why_no_gpu
 from search.device.inventory import GpuFacts, alike, local_gpus, others_note
+from search.device.telemetry import ABSENT_NOTE, has_amdsmi
 from search.device.timing import COLD, WARM, TimingProtocol
+from search.device.visible import why_no_gpu
 from search.evaluators import Evaluator
 from search.evaluators.device import DeviceEvaluator
 from search.evaluators.offline import OfflineEvaluator
@@ -78,8 +78,8 @@ def _measuring(
     if left is not None:
         note(left)
     first = used[0]
-    if first.key.is_amd and not amd_telemetry.is_there():
-        note(amd_telemetry.ABSENT_NOTE)
+    if first.key.is_amd and not has_amdsmi():
+        note(ABSENT_NOTE)
     indices = [gpu.index for gpu in used]
     return DeviceEvaluator(first.key, jobs=jobs, protocol=protocol, gpus=indices, product=first.product)
 

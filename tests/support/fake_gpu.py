@@ -95,7 +95,7 @@ class FakeGpu:
         return [self.kernel_us * len(graph)] * count
 
     def state(self) -> GpuState:
-        return GpuState(1980, 40, ("power cap",), 690)
+        return GpuState(1980, ("power cap",), 690)
 
     def crowding(self) -> str | None:
         return self.others

@@ -1,4 +1,4 @@
-"""search.device.absence: an AMD machine on which torch sees no GPU is told why, not searched offline in silence."""
+"""search.device.visible: an AMD machine on which torch sees no GPU is told why, not searched offline in silence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from search.device.absence import why_no_gpu
+from search.device.visible import why_no_gpu
 
 
 @pytest.fixture

@@ -35,7 +35,6 @@ def library(reasons: int, pids: tuple[int, ...], refuses: bool = False) -> Modul
 @pytest.fixture(autouse=True)
 def readings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "clock_rate", lambda index: 1980)
-    monkeypatch.setattr(torch.cuda, "temperature", lambda index: 41)
     monkeypatch.setattr(torch.cuda, "power_draw", lambda index: 689_600)  # mW
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(uuid="ab-cd"))
 
@@ -46,12 +45,12 @@ def use(monkeypatch: pytest.MonkeyPatch, found: ModuleType | None) -> None:
 
 def test_throttling_and_other_processes_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, library(0x4 | 0x20 | 0x1, (os.getpid(), os.getppid(), 4242)))  # 0x1: idle, no disturbance
-    assert read_state() == GpuState(1980, 41, ("power cap", "thermal limit", "1 other processes"), 690)
+    assert read_state() == GpuState(1980, ("power cap", "thermal limit", "1 other processes"), 690)
 
 
 def test_foreign_process_numbers_of_a_container_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, library(0, (1, 2, 3)))
-    assert read_state() == GpuState(1980, 41, (), 690)
+    assert read_state() == GpuState(1980, (), 690)
 
 
 def test_a_driver_that_refuses_or_has_no_library_leaves_the_state_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,12 +75,9 @@ def amdsmi(status: dict[str, object], pids: tuple[int, ...], clock: object = 210
     found.__dict__.update(
         AmdSmiException=AmdSmiException,
         AmdSmiClkType=SimpleNamespace(GFX="gfx"),
-        AmdSmiTemperatureType=SimpleNamespace(HOTSPOT="hotspot"),
-        AmdSmiTemperatureMetric=SimpleNamespace(CURRENT="current"),
         amdsmi_init=lambda: None,
         amdsmi_get_processor_handle_from_bdf=lambda address: {"0000:75:00.0": "mine"}[address],
         amdsmi_get_clock_info=lambda handle, kind: {"clk": clock},
-        amdsmi_get_temp_metric=lambda handle, kind, metric: 61,
         amdsmi_get_power_info=lambda handle: {"current_socket_power": power, "average_socket_power": "N/A"},
         amdsmi_get_violation_status=lambda handle: status,
         amdsmi_get_gpu_process_list=lambda handle: [{"pid": pid} for pid in pids],
@@ -100,7 +96,7 @@ def rocm(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_amds_throttling_and_other_processes_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     status = {"per_ppt_pwr": 12, "per_socket_thrm": 0, "per_hbm_thrm": "N/A"}
     monkeypatch.setitem(sys.modules, "amdsmi", amdsmi(status, (os.getpid(), 4242)))
-    assert read_state() == GpuState(2100, 61, ("power cap", "1 other processes"), 1180)
+    assert read_state() == GpuState(2100, ("power cap", "1 other processes"), 1180)
 
 
 @pytest.mark.usefixtures("rocm")
@@ -109,7 +105,7 @@ def test_a_clock_or_power_that_amds_driver_does_not_know_is_none_and_not_zero(
     monkeypatch: pytest.MonkeyPatch, unknown: object
 ) -> None:
     monkeypatch.setitem(sys.modules, "amdsmi", amdsmi({}, (), unknown, unknown))
-    assert read_state() == GpuState(None, 61, ())
+    assert read_state() == GpuState()
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def _print_sweep(request: SweepRequest, sets: Sequence[ShapeSet], done: SweepRes
         max_regret: Percent; None where no ranges are asked for.
     """
     from search.report.closing import print_closing
-    from search.report.gain import gain_lines
+    from search.report.gain import gains
     from search.report.ranges import print_ranges
     from search.results import load
     from search.results.ranges import choose_ranges
@@ -206,7 +206,7 @@ def _print_sweep(request: SweepRequest, sets: Sequence[ShapeSet], done: SweepRes
     summaries = print_closing(
         rows, console, interrupted=done.interrupted, competition=competition,
         asked=map(str, request.shapes) if done.interrupted else (),
-        gains=gain_lines(rows, sets, competition, request.published),
+        gains=[gain.line() for gain in gains(rows, sets, competition, request.published)],
     )  # fmt: skip
     print_lines(start_lines(rows, request.starts), console)
     if max_regret is not None:
@@ -382,7 +382,7 @@ def _write_rows(frame: Any, view: View, as_json: bool, to: Path | None, folder: 
 def _show(frame: Any, view: View, places: Sequence[Path | str]) -> None:
     """The rows of ``view``; without one, what became of each shape."""
     from search.report.closing import overview, print_closing, print_rows, say_if_simulated
-    from search.report.gain import gain_lines
+    from search.report.gain import gains
     from search.report.view import View, select
     from search.results import asked_for
     from search.results.winners import Competition
@@ -398,7 +398,7 @@ def _show(frame: Any, view: View, places: Sequence[Path | str]) -> None:
     else:
         competition = Competition.of(frame)
         asked = [shape for place in places for shape in asked_for(place)]
-        lines = gain_lines(frame, shipped_sets(), competition)
+        lines = [gain.line() for gain in gains(frame, shipped_sets(), competition)]
         print_closing(frame, console, asked=asked, gains=lines, competition=competition)
 
 
@@ -454,10 +454,10 @@ def report(
         _bundle(frame, bundle, results, storage)
     if html is not None:
         from search.commands.report import report as write
-        from search.report.gain import gain_lines
+        from search.report.gain import gains
         from search.space.shapes import shipped_sets
 
-        write(frame, html, against, gain_lines(frame, shipped_sets()))
+        write(frame, html, against, [gain.line() for gain in gains(frame, shipped_sets())])
         typer.echo(f"wrote {html}")
 
 

@@ -45,7 +45,7 @@ class NativeKernel(ABC):
 
     @abstractmethod
     def code_object(self, builds: HipCache) -> bytes:
-        """ELF that holds the kernel; raises as :func:`kernels.rocm.loader.load_native`."""
+        """ELF that holds the kernel; raises as :func:`kernels.rocm.loader.native_runner`."""
 
     def build(self, call: KernelCall, pointers: Mapping[str, PointerSpec], device: DeviceKey) -> Built:
         """Nothing has to be built."""

@@ -115,48 +115,25 @@ def compare(actual: torch.Tensor, reference: torch.Tensor, ulp: int = 1) -> Erro
     if ulp < 0:
         raise ValueError(f"ulp must not be negative, got {ulp}")
     flat_actual, flat_reference = actual.reshape(-1), reference.reshape(-1)
-    total = _SliceErrors()
-    for part in row_slices(flat_actual.numel(), 1):
-        errors = _slice_errors(flat_actual[part].to(reference.device), flat_reference[part], ulp, part.start)
-        total = total.merge(errors)
-    first = None if total.first is None else _unravel(total.first, actual.shape)
+    slices = [
+        _slice_report(flat_actual[part].to(reference.device), flat_reference[part], ulp, part.start)
+        for part in row_slices(flat_actual.numel(), 1)
+    ]
+    first = next((one.first_mismatch for one in slices if one.first_mismatch is not None), None)
     return ErrorReport(
         elements=flat_actual.numel(),
-        max_abs=total.max_abs,
-        max_rel=total.max_rel,
-        max_bf16_ulp=total.max_ulp,
-        mismatches=total.mismatches,
-        first_mismatch=first,
-        nan_count=total.nan_count,
+        max_abs=max((one.max_abs for one in slices), default=0.0),
+        max_rel=max((one.max_rel for one in slices), default=0.0),
+        max_bf16_ulp=max((one.max_bf16_ulp for one in slices), default=0),
+        mismatches=sum(one.mismatches for one in slices),
+        first_mismatch=None if first is None else _unravel(first[0], actual.shape),
+        nan_count=sum(one.nan_count for one in slices),
         ulp=ulp,
     )
 
 
-@dataclass(frozen=True)
-class _SliceErrors:
-    """What :class:`ErrorReport` says, of one slice of the flattened tensors."""
-
-    max_abs: float = 0.0
-    max_rel: float = 0.0
-    max_ulp: int = 0
-    mismatches: int = 0
-    first: int | None = None  # flat index
-    nan_count: int = 0
-
-    def merge(self, later: _SliceErrors) -> _SliceErrors:
-        """Return the errors of this slice and a later one together."""
-        return _SliceErrors(
-            max(self.max_abs, later.max_abs),
-            max(self.max_rel, later.max_rel),
-            max(self.max_ulp, later.max_ulp),
-            self.mismatches + later.mismatches,
-            later.first if self.first is None else self.first,
-            self.nan_count + later.nan_count,
-        )
-
-
-def _slice_errors(actual: torch.Tensor, reference: torch.Tensor, ulp: int, start: int) -> _SliceErrors:
-    """Return the errors of two flat, non-empty tensors whose first element has flat index ``start``."""
+def _slice_report(actual: torch.Tensor, reference: torch.Tensor, ulp: int, start: int) -> ErrorReport:
+    """Return the report of two flat, non-empty tensors whose first element has flat index ``start``."""
     wide = actual.to(torch.float64)
     got, want = to_bf16(wide), to_bf16(reference)
     steps = (bf16_ordinal(got) - bf16_ordinal(want)).abs()
@@ -168,13 +145,15 @@ def _slice_errors(actual: torch.Tensor, reference: torch.Tensor, ulp: int, start
     relative = torch.where(unusual | (error == 0), error, error / reference.abs())
     beyond = steps > ulp
     mismatches = int(beyond.sum())
-    return _SliceErrors(
+    return ErrorReport(
+        elements=actual.numel(),
         max_abs=float(error.max()),
         max_rel=float(relative.max()),
-        max_ulp=int(steps.max()),
+        max_bf16_ulp=int(steps.max()),
         mismatches=mismatches,
-        first=start + int(beyond.to(torch.int8).argmax()) if mismatches else None,
+        first_mismatch=(start + int(beyond.to(torch.int8).argmax()),) if mismatches else None,
         nan_count=int(wide.isnan().sum()),
+        ulp=ulp,
     )
 
 

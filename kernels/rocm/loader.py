@@ -32,17 +32,6 @@ class Loadable(Protocol):
         """ELF that holds it."""
 
 
-def load_native(kernel: Loadable, runtime: HipRuntime | None = None, builds: HipCache | None = None) -> HipFunction:
-    """``kernel``, built if it has to be, loaded on the current GPU.
-
-    Raises:
-        KernelError: The compiler rejects it.
-        InputError: There is no compiler, or a file is missing.
-        HipError: The GPU does not take it.
-    """
-    return (runtime or hip_runtime()).load(kernel.code_object(builds or HipCache()), kernel.name)
-
-
 def native_runner(
     kernel: Loadable,
     grid: tuple[int, int, int],
@@ -64,7 +53,7 @@ def native_runner(
         HipError: The GPU does not take it. A launch raises it as well.
     """
     runtime = runtime or hip_runtime()
-    function = load_native(kernel, runtime, builds)
+    function = runtime.load(kernel.code_object(builds or HipCache()), kernel.name)
     launch = runtime.launcher(function, grid, kernel.threads)
     stream_of: Any = current_stream or triton.runtime.driver.active.get_current_stream
     packer, device = kernel.packer(), function.device

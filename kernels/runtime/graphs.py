@@ -90,19 +90,12 @@ class CudaGraphs:
         return replay
 
 
-@dataclass(frozen=True, eq=False)
-class Workspace:
-    """Device memory, in bytes, that workspaces are cut from."""
-
-    memory: torch.Tensor
-
-
 @dataclass(eq=False)
 class _Captured:
     """A graph, with the memory that it needs."""
 
     replay: Callable[[], None]
-    workspace: Workspace | None
+    workspace: torch.Tensor | None
     tickets: torch.Tensor | None
     used: int = 0
 
@@ -144,7 +137,7 @@ class GraphCache:
     backend: CudaGraphs = field(default_factory=CudaGraphs)
     limit: int = MAX_GRAPHS
     _by_weight: weakref.WeakKeyDictionary[PackedWeight, _OfWeight] = field(default_factory=weakref.WeakKeyDictionary)
-    _workspaces: weakref.WeakValueDictionary[tuple[int, int, int], Workspace] = field(
+    _workspaces: weakref.WeakValueDictionary[tuple[int, int, int], torch.Tensor] = field(
         default_factory=weakref.WeakValueDictionary
     )
     _clock: itertools.count[int] = field(default_factory=itertools.count)
@@ -159,7 +152,7 @@ class GraphCache:
     def held_bytes(self) -> int:
         """Bytes of the workspaces that the graphs hold; those of one stream and size share theirs."""
         with self._lock:
-            return sum(workspace.memory.numel() for workspace in list(self._workspaces.values()))
+            return sum(workspace.numel() for workspace in list(self._workspaces.values()))
 
     def run(
         self, plan: Plan, weight: PackedWeight, seen: Operands, pointers: Pointers, index: int,
@@ -218,20 +211,19 @@ class GraphCache:
     ) -> _Captured:
         index, (_, _, stream, a, data, scale, address) = weight.data.get_device(), key
         workspace = self._workspace(weight, index, stream, plan.workspace_bytes)
-        scratch = None if workspace is None else workspace.memory
-        addresses = (a, data, scale, address, address_of(scratch), address_of(tickets))
+        addresses = (a, data, scale, address, address_of(workspace), address_of(tickets))
         replay = self.backend.capture(lambda: plan.run(addresses), index)
         if self.backend.doubtful:
             _compare(replay, lambda: plan.run(addresses), out)
         return _Captured(replay, workspace, tickets)
 
-    def _workspace(self, weight: PackedWeight, index: int, stream: int, size: int) -> Workspace | None:
+    def _workspace(self, weight: PackedWeight, index: int, stream: int, size: int) -> torch.Tensor | None:
         if not size:
             return None
         place = (index, stream, size)
         workspace = self._workspaces.get(place)
         if workspace is None:
-            workspace = self._workspaces[place] = Workspace(weight.data.new_empty(size))
+            workspace = self._workspaces[place] = weight.data.new_empty(size)
         return workspace
 
     def _evict(self) -> None:

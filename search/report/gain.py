@@ -58,20 +58,9 @@ class Gain:
         )
 
 
-Sides = tuple[float, float, float]
+Sides = tuple[float, float, float]  # microseconds with the default, the published row (NaN: there is none), the winner
+ByM = dict[int, Sides]
 Published = Callable[[GemmShape], Collection[Point]]
-
-
-@dataclass(frozen=True)
-class _Times:
-    """Default, published row (NaN where there is none) and winner of one (N, K) by M, microseconds."""
-
-    by_M: Mapping[int, Sides]
-
-    def at(self, rows: int) -> Sides | None:
-        """Times of the row that serves so many rows: the next larger M."""
-        M = min((M for M in self.by_M if rows <= M), default=None)
-        return None if M is None else self.by_M[M]
 
 
 def gains(
@@ -92,7 +81,7 @@ def gains(
     trials = competition or Competition.of(frame)
     published = cache(published)  # which reads files
     known = trials.slowdowns(lambda device, shape: (default_choice(shape, device), *published(shape)))
-    times: dict[tuple[DeviceKey, str], dict[tuple[int, int], dict[int, Sides]]] = {}
+    times: dict[tuple[DeviceKey, str], dict[tuple[int, int], ByM]] = {}
     for winner in trials.winners():
         slower = known.get((winner.device, winner.shape), {})
         factor = untuned_factor(frame, winner, slower)
@@ -106,12 +95,12 @@ def gains(
         gain
         for (device, evidence), shapes in times.items()
         for model in sets
-        for gain in _of_model(model, device, evidence, {key: _Times(by_M) for key, by_M in shapes.items()})
+        for gain in _of_model(model, device, evidence, shapes)
     ]
 
 
 def _of_model(
-    model: ShapeSet, device: DeviceKey, evidence: str, times: Mapping[tuple[int, int], _Times]
+    model: ShapeSet, device: DeviceKey, evidence: str, times: Mapping[tuple[int, int], ByM]
 ) -> Iterator[Gain]:
     for tp in sorted({tp for layer in model.layers for tp in layer.tp}):
         layers = [layer for layer in model.layers if tp in layer.tp]
@@ -122,7 +111,7 @@ def _of_model(
             yield Gain(model.name, tp, device, evidence, before_us, theirs_us, after_us, len(steps), len(layers))
 
 
-def _step_us(layer: Layer, steps: Mapping[int, int], times: Mapping[tuple[int, int], _Times]) -> Sides | None:
+def _step_us(layer: Layer, steps: Mapping[int, int], times: Mapping[tuple[int, int], ByM]) -> Sides | None:
     """Microseconds of a layer in an average step: untuned, published, tuned; None where a time is unknown."""
     known = times.get((layer.N, layer.K))
     if known is None:
@@ -130,20 +119,10 @@ def _step_us(layer: Layer, steps: Mapping[int, int], times: Mapping[tuple[int, i
     total = [0.0, 0.0, 0.0]
     for tokens, occurs in steps.items():
         rows, number = layer.products(tokens)
-        sides = known.at(rows)
-        if sides is None:
+        M = min((M for M in known if rows <= M), default=None)  # the row that serves so many
+        if M is None:
             return None
-        before_us, theirs_us, after_us = sides
+        before_us, theirs_us, after_us = known[M]
         filled = (before_us, before_us if math.isnan(theirs_us) else theirs_us, after_us)
         total = [sum_us + us * number * occurs / sum(steps.values()) for sum_us, us in zip(total, filled, strict=True)]
     return total[0], total[1], total[2]
-
-
-def gain_lines(
-    frame: pd.DataFrame,
-    sets: Iterable[ShapeSet],
-    competition: Competition | None = None,
-    published: Published = incumbents,
-) -> list[str]:
-    """A line for each of :func:`gains`."""
-    return [gain.line() for gain in gains(frame, sets, competition, published)]

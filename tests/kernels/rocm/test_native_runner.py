@@ -192,7 +192,7 @@ def test_a_program_on_tensors_passes_their_addresses(on_the_fake: FakeHip) -> No
 
 def test_a_loaded_kernel_reports_what_the_runtime_says_that_it_needs(on_the_fake: FakeHip) -> None:
     loaded = KERNEL.load(CALL, {})
-    function = native_runner.load_native(KERNEL)
+    _, function = native_runner.native_runner(KERNEL, (1, 1, 1))
     assert loaded.registers == function.registers
     assert (loaded.spills, loaded.lds_bytes) == (function.scratch_bytes // 4, function.lds_bytes)
 

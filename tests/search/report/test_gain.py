@@ -11,7 +11,7 @@ from kernels.device import GFX950
 from kernels.families.defaults import default_choice
 from kernels.families.fused import TileConfig
 from kernels.problem import GemmShape
-from search.report.gain import gain_lines, gains
+from search.report.gain import gains
 from search.space.shapes import ShapeSet, load_shapes
 
 MODEL = """
@@ -60,17 +60,17 @@ def test_a_step_between_two_M_is_served_by_the_larger(model: ShapeSet) -> None:
 
 
 def test_little_knowledge_says_nothing(model: ShapeSet) -> None:
-    assert gain_lines(results(*pair(16, 512, 256, 8.0, 4.0)), [model]) == []  # type: ignore[arg-type]
-    assert gain_lines(results(), [model]) == []
+    assert gains(results(*pair(16, 512, 256, 8.0, 4.0)), [model]) == []  # type: ignore[arg-type]
+    assert gains(results(), [model]) == []
 
 
 def test_rows_of_aiter_stand_between_the_default_and_the_winner(model: ShapeSet) -> None:
     theirs = ("fused", TileConfig(BLOCK_N=256))
     rows = [*pair(64, 512, 256, 8.0, 4.0), *pair(64, 256, 512, 6.0, 3.0)]
     rows.append(predicted(5.0, M=64, N=512, K=256, study="64x512x256", trial=2, BLOCK_N=256))
-    (line,) = gain_lines(results(*rows), [model], published=lambda shape: [theirs])  # type: ignore[arg-type]
+    (gain,) = gains(results(*rows), [model], published=lambda shape: [theirs])  # type: ignore[arg-type]
     # 10 calls each: 80 + 60 untuned; 50 where AITER's row was tried, 60 where it was not; 40 + 30 tuned.
-    assert line == (
+    assert gain.line() == (
         "toy, tp 1: GEMMs of a step take 0.140 ms untuned, 0.110 ms with AITER's rows, 0.070 ms tuned "
         "(-50.0 % and -36.4 %; predicted, 2 of 3 layers)"
     )

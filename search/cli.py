@@ -192,9 +192,8 @@ def _print_sweep(request: SweepRequest, sets: Sequence[ShapeSet], done: SweepRes
     Args:
         max_regret: Percent; None where no ranges are asked for.
     """
-    from search.report.closing import print_closing
+    from search.report.closing import print_closing, print_ranges
     from search.report.gain import gains
-    from search.report.ranges import print_ranges
     from search.results import load
     from search.results.ranges import choose_ranges
     from search.results.starts import start_lines

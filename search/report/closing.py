@@ -1,4 +1,4 @@
-"""Results for people: the closing table of a sweep, and rows of trials."""
+"""Results for people: the closing tables of a sweep, and rows of trials."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kernels.wording import counted
 from search.evaluation import OUTCOMES, SIMULATED
 from search.report.finals import print_finals
 from search.results.comparisons import cliffs
+from search.results.ranges import RangeRow
 from search.results.studies import are_simulated
 from search.results.unfinished import never_begun_lines, settled_early, unfinished, unfinished_line
 from search.results.winners import Competition, Winner, config_of, shapes_of, winners
@@ -99,27 +100,31 @@ def closing_table(summaries: Sequence[Summary]) -> TextTable:
     numbers = (*(f"{kind} us" for kind in kinds), "roofline", "margin")
     header = (*(["device"] if several else []), "shape", "family", "configuration", *numbers, "outcomes")
     rows = tuple(
-        (
-            *([str(summary.device)] if several else []),
-            str(summary.shape),
-            *_winner_cells(summary, kinds),
-            ", ".join([*(f"{count} {name}" for name, count in summary.outcomes.items()), *_some(summary.settled)]),
-        )
+        (*([str(summary.device)] if several else []), str(summary.shape), *_cells_of(summary, kinds))
         for summary in summaries
     )
     return TextTable(header, rows, right=frozenset(numbers))
 
 
-def _some(text: str) -> list[str]:
-    return [text] if text else []
+def _cells_of(summary: Summary, kinds: Sequence[str]) -> tuple[str, ...]:
+    """What the table says behind the shape; the time stands in the column of its kind."""
+    family, config, time_us, *rest = winner_cells(summary)
+    times = [time_us if summary.evidence == kind else "" for kind in kinds]
+    return family, config, *times, *rest, ", ".join(filter(None, (outcome_counts(summary), summary.settled)))
 
 
-def _winner_cells(summary: Summary, kinds: Sequence[str]) -> list[str]:
+def winner_cells(summary: Summary) -> tuple[str, str, str, str, str]:
+    """Family, configuration, time in us, roofline fraction and margin of the winner, as they are shown."""
     winner = summary.winner
     if winner is None:
-        return ["no winner", "", *("" for _ in kinds), "", ""]
-    times = [f"{winner.cost_us:.2f}" if summary.evidence == kind else "" for kind in kinds]
-    return [winner.family, compact(winner.config), *times, percent(winner.roofline_fraction), margin(winner)]
+        return "no winner", "", "", "", ""
+    time_us, roofline = f"{winner.cost_us:.2f}", percent(winner.roofline_fraction)
+    return winner.family, compact(winner.config), time_us, roofline, margin(winner)
+
+
+def outcome_counts(summary: Summary) -> str:
+    """How many trials ended in each outcome, as it is shown."""
+    return ", ".join(f"{count} {name}" for name, count in summary.outcomes.items())
 
 
 def margin(winner: Winner) -> str:
@@ -202,3 +207,19 @@ def _cell(value: Any) -> str:
     if pd.isna(value):
         return "-"
     return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+RANGES_HEADER = ("N", "K", "serves M", "family", "configuration", "worst regret")
+
+
+def print_ranges(ranges: Sequence[RangeRow], console: Console) -> None:
+    """Print what each row serves and the most that it loses, and how many rows stand for how many M."""
+    rows = tuple(map(_range_cells, ranges))
+    if rows:
+        print_table(TextTable(RANGES_HEADER, rows, right=frozenset(("N", "K", "worst regret"))), console)
+    print_lines([f"{counted(len(ranges), 'row')} for M at {sum(len(row.Ms) for row in ranges)} rungs"], console)
+
+
+def _range_cells(row: RangeRow) -> tuple[str, ...]:
+    span = str(row.Ms[0]) if len(row.Ms) == 1 else f"{row.Ms[0]} to {row.Ms[-1]}"
+    return str(row.shape.N), str(row.shape.K), span, row.family, compact(row.config), percent(row.worst)

@@ -12,7 +12,10 @@ from search.results.studies import are_replayed
 from search.terminal import TextTable, print_table
 
 SLOWER_DISPATCHED = 1.05  # beyond this multiple of its time in the finals, a winner is not what the table promises
-NUMBERS = ("finals us", "margin us", "confidence", "rank tau", "dispatched us", "default us")
+NUMBERS = {
+    "finals us": ("time_us", ".2f"), "margin us": ("margin_us", ".2f"), "confidence": ("confidence", ".3f"),
+    "rank tau": ("rank_tau", ".2f"), "dispatched us": ("confirmed_us", ".2f"), "default us": ("baseline_us", ".2f"),
+}  # fmt: skip  # column of the results, and how it is written
 HEADER = ("shape", "family", *NUMBERS, "")
 
 
@@ -37,17 +40,8 @@ def print_finals(frame: pd.DataFrame, console: Console) -> None:
 
 
 def _cells(row: Any) -> tuple[str, ...]:
-    return (
-        f"{row['M']}x{row['N']}x{row['K']}",
-        str(row["family"]),
-        _number(row["time_us"], ".2f"),
-        _number(row["margin_us"], ".2f"),
-        _number(row["confidence"], ".3f"),
-        _number(row["rank_tau"], ".2f"),
-        _number(row["confirmed_us"], ".2f"),
-        _number(row["baseline_us"], ".2f"),
-        ", ".join(_remarks(row)),
-    )
+    numbers = (_number(row[name], form) for name, form in NUMBERS.values())
+    return f"{row['M']}x{row['N']}x{row['K']}", str(row["family"]), *numbers, ", ".join(_remarks(row))
 
 
 def _remarks(row: Any) -> list[str]:

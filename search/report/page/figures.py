@@ -8,11 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import optuna
 import pandas as pd
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.trial import create_trial
 
 from kernels.families import FAMILIES
 from search.report.closing import compact
-from search.report.page.importance import importances
 from search.results.columns import CONFIG, cost_us
 from search.results.winners import Winner, config_of
 
@@ -23,6 +26,7 @@ COLOURS: Mapping[str, str] = {name: PALETTE[i % len(PALETTE)] for i, name in enu
 OTHER = "#888888"
 DECADE = 10.0  # below this ratio of the largest value to the least, an axis has more numbers
 NARROW = 4.0  # below it an axis of times is linear
+LEAST_TRIALS = 16  # fewer say nothing about a knob
 CLEAR = "rgba(0,0,0,0)"
 LAYOUT: Mapping[str, Any] = {
     "font": {"family": "system-ui, sans-serif", "size": 12}, "paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR,
@@ -123,13 +127,34 @@ def _dimension(name: str, values: pd.Series[Any]) -> dict[str, Any]:
 
 def importance(rows: pd.DataFrame, family: str) -> str | None:
     """Which knobs of ``family`` decide about the time, by Optuna; None where too few trials tell."""
-    parts = importances(rows[_timed(rows, cost_us(rows).astype(float)) & (rows["family"] == family)])
+    parts = _importances(rows[_timed(rows, cost_us(rows).astype(float)) & (rows["family"] == family)])
     if not parts:
         return None
     names = sorted(parts, key=lambda name: parts[name])
     colour = {"color": COLOURS.get(family, OTHER)}
     bars = {"type": "bar", "orientation": "h", "x": [parts[name] for name in names], "y": names, "marker": colour}
     return _figure(f"what matters in {family}", [bars], {"xaxis": _axis("importance (PED-ANOVA)"), "yaxis": _axis("")})
+
+
+def _importances(rows: pd.DataFrame) -> dict[str, float]:
+    """Share of each knob that varies, by PED-ANOVA; empty where too few trials or knobs vary."""
+    varying = [name for name in CONFIG if rows[name].nunique() > 1]
+    times = rows["time_us"].fillna(rows["predicted_us"])
+    if len(rows) < LEAST_TRIALS or not varying or times.nunique() < 2:
+        return {}
+    spaces = {name: _space(rows[name]) for name in varying}
+    study = optuna.create_study()
+    for time_us, (_, row) in zip(times, rows.iterrows(), strict=True):
+        params = {name: row[name] if isinstance(row[name], str) else int(row[name]) for name in varying}
+        study.add_trial(create_trial(params=params, distributions=spaces, value=float(time_us)))
+    parts = get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+    return {name: part for name, part in parts.items() if math.isfinite(part)}
+
+
+def _space(values: pd.Series[Any]) -> BaseDistribution:
+    """The values that occur, each as far from the next as any other."""
+    known = sorted(values.dropna().unique())
+    return CategoricalDistribution([value if isinstance(value, str) else int(value) for value in known])
 
 
 def roofline(best: Sequence[Winner]) -> str:

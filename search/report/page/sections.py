@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from kernels.families.defaults import default_choice
-from search.report.closing import Summary, compact, margin, percent, summarize
+from search.report.closing import Summary, compact, outcome_counts, percent, summarize, winner_cells
 from search.report.comparison import HEADER, NUMBERS, cells
 from search.report.page import figures
 from search.results.against import Comparison, total_line
@@ -102,14 +102,9 @@ def _winners(summaries: Sequence[Summary], families: Sequence[str]) -> str:
 
 
 def _winner_cells(summary: Summary) -> tuple[str, ...]:
-    outcomes = ", ".join(f"{count} {name}" for name, count in summary.outcomes.items())
-    winner = summary.winner
-    if winner is None:
-        return str(summary.shape), "no winner", "", "", "", "", "", outcomes
-    return (
-        str(summary.shape), winner.family, compact(winner.config), f"{winner.cost_us:.2f}",
-        winner.evidence, percent(winner.roofline_fraction), margin(winner), outcomes,
-    )  # fmt: skip
+    family, config, time_us, *rest = winner_cells(summary)
+    evidence = "" if summary.winner is None else summary.winner.evidence
+    return str(summary.shape), family, config, time_us, evidence, *rest, outcome_counts(summary)
 
 
 def _shapes(summaries: Sequence[Summary]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +19,9 @@ from kernels.yaml_node import YamlNode, optional_items, read_yaml
 
 ROLES = ("benchmark", "test")
 NAMED = 4  # lines of a file that a message names
-_LAYER_KEYS = ("M", "calls", "tp", "experts", "top_k")
 _FORM = "write MxNxK, for example 16x2112x7168 or 1,2,4..64x2112x7168"
 _FILE = "name a shapes file, for example one of configs/shapes"
 _RUNG = re.compile(r"(\d{1,9})(?:\.\.(\d{1,9}))?")
-
-
-@dataclass(frozen=True)
-class ShapeEntry:
-    """One shape and why it is there.
-
-    Args:
-        role: ``benchmark`` or ``test`` where the set tells them apart, else "".
-        layers: Names of the layers that need it.
-    """
-
-    shape: GemmShape
-    role: str = ""
-    layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,23 +60,17 @@ class ShapeSet:
     """Shapes without duplicates, in the order of their file.
 
     Args:
-        entries: At least one.
+        shapes: At least one.
         layers: Those that a step runs, of a model.
         steps: How often a step of so many tokens occurs, by that number; relative.
         left_out: Lines about rows of a CSV that no kernel supports.
     """
 
     name: str
-    source: str
-    entries: tuple[ShapeEntry, ...]
+    shapes: tuple[GemmShape, ...]
     layers: tuple[Layer, ...] = ()
     steps: Mapping[int, int] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
-
-    @property
-    def shapes(self) -> tuple[GemmShape, ...]:
-        """All shapes of the set."""
-        return tuple(entry.shape for entry in self.entries)
 
     @property
     def weights(self) -> dict[GemmShape, float]:
@@ -142,9 +121,9 @@ def load_shapes(path: Path) -> ShapeSet:
     if suffix in (".yaml", ".yml"):
         return _yaml_set(path)
     if suffix == ".csv":
-        entries, left_out = _csv_entries(path)
-        return replace(_shape_set(path, path.stem, str(path), entries), left_out=left_out)
-    return _shape_set(path, path.stem, str(path), _list_entries(path))
+        shapes, left_out = _csv_shapes(path)
+        return ShapeSet(path.stem, _unique(path, shapes), left_out=left_out)
+    return ShapeSet(path.stem, _unique(path, _listed_shapes(path)))
 
 
 def shipped_sets() -> tuple[ShapeSet, ...]:
@@ -202,16 +181,12 @@ def _written_shapes(text: str, where: str, place: str = "") -> tuple[GemmShape, 
     return tuple(_shape(M, int(parts[1]), int(parts[2]), where) for M in parse_ladder(parts[0], where))
 
 
-def _shape_set(path: Path, name: str, source: str, entries: Iterable[ShapeEntry]) -> ShapeSet:
-    """Set of ``entries``, those of one shape joined: the first role, all layers."""
-    merged: dict[GemmShape, ShapeEntry] = {}
-    for entry in entries:
-        known = merged.get(entry.shape, ShapeEntry(entry.shape))
-        layers = tuple(dict.fromkeys((*known.layers, *entry.layers)))
-        merged[entry.shape] = ShapeEntry(entry.shape, known.role or entry.role, layers)
-    if not merged:
+def _unique(path: Path, shapes: Iterable[GemmShape]) -> tuple[GemmShape, ...]:
+    """Each shape once."""
+    found = tuple(dict.fromkeys(shapes))
+    if not found:
         raise InputError(f"{path}: holds no shapes; add one, for example 16x2112x7168")
-    return ShapeSet(name, source, tuple(merged.values()))
+    return found
 
 
 def _lines(path: Path) -> list[str]:
@@ -225,15 +200,15 @@ def _lines(path: Path) -> list[str]:
         raise InputError(f"{path}: is no text; name a .yaml, .csv or plain list of shapes") from error
 
 
-def _list_entries(path: Path) -> Iterator[ShapeEntry]:
+def _listed_shapes(path: Path) -> Iterator[GemmShape]:
     for number, line in enumerate(_lines(path), 1):
         text = line.partition("#")[0].strip()
         if text:
-            yield from map(ShapeEntry, _written_shapes(text, f"{path}:{number}", f"{path}:{number}: "))
+            yield from _written_shapes(text, f"{path}:{number}", f"{path}:{number}: ")
 
 
-def _csv_entries(path: Path) -> tuple[list[ShapeEntry], tuple[str, ...]]:
-    """Entries, and lines about the rows of extents that no kernel supports.
+def _csv_shapes(path: Path) -> tuple[list[GemmShape], tuple[str, ...]]:
+    """Shapes, and lines about the rows of extents that no kernel supports.
 
     Raises:
         InputError: No header, a row without extents, or no row that is supported.
@@ -244,7 +219,7 @@ def _csv_entries(path: Path) -> tuple[list[ShapeEntry], tuple[str, ...]]:
     if header and not {"M", "N", "K"} <= set(header):
         problem = f"the header {lines[0]!r} lacks M, N or K"
         raise InputError(f"{path}:1: {problem}; begin the file with M,N,K")
-    entries: list[ShapeEntry] = []
+    shapes: list[GemmShape] = []
     refused: dict[str, list[str]] = {}
     for row in _rows(reader, path):
         cells = dict(zip(header, (cell.strip() for cell in row), strict=False))
@@ -252,14 +227,14 @@ def _csv_entries(path: Path) -> tuple[list[ShapeEntry], tuple[str, ...]]:
             continue
         M, N, K = _extents(cells, f"{path}:{reader.line_num}")
         try:
-            entries.append(ShapeEntry(GemmShape(M, N, K)))
+            shapes.append(GemmShape(M, N, K))
         except ValueError as error:
             refused.setdefault(str(error), []).append(f"{reader.line_num}")
-    if refused and not entries:
+    if refused and not shapes:
         reason, where = next(iter(refused.items()))
         raise InputError(f"{path}:{where[0]}: {reason}; correct or remove it (M, N, K count logical elements)")
     left_out = tuple(f"{path}: left out: {reason} (line {first_of(where, NAMED)})" for reason, where in refused.items())
-    return entries, left_out
+    return shapes, left_out
 
 
 def _delimiter(header: str) -> str:
@@ -287,16 +262,17 @@ def _yaml_set(path: Path) -> ShapeSet:
     root = read_yaml(path, _FILE)
     keys = root.mapping((), ("name", "source", "M", "steps", "shapes", "layers"))
     name = keys["name"].text() if "name" in keys else path.stem
-    source = keys["source"].text() if "source" in keys else str(path)
+    if "source" in keys:
+        keys["source"].text()
     ladder = _ladder(keys["M"]) if "M" in keys else ()
-    entries = [_yaml_entry(node) for node in optional_items(keys, "shapes")]
+    shapes = [_yaml_shape(node) for node in optional_items(keys, "shapes")]
     layers: list[Layer] = []
     for node in optional_items(keys, "layers"):
-        mine = _layer_entries(node, ladder)
-        entries += mine
-        layers += _counted_layer(node, mine)
+        mine, counted = _layer(node, ladder)
+        shapes += mine
+        layers += counted
     steps = _steps(keys["steps"]) if "steps" in keys else dict.fromkeys(ladder, 1)
-    return replace(_shape_set(path, name, source, entries), layers=tuple(layers), steps=steps)
+    return ShapeSet(name, _unique(path, shapes), tuple(layers), steps)
 
 
 def _steps(node: YamlNode) -> dict[int, int]:
@@ -318,35 +294,31 @@ def _ladder(node: YamlNode) -> tuple[int, ...]:
     return tuple(dict.fromkeys(values)) or node.fail("is an empty list; write a ladder, for example 1..8192")
 
 
-def _yaml_entry(node: YamlNode) -> ShapeEntry:
+def _yaml_shape(node: YamlNode) -> GemmShape:
     keys = node.mapping(("M", "N", "K"), ("role",))
+    if "role" in keys:  # for readers of the file
+        keys["role"].word(ROLES)
     M, N, K = (keys[name].integer() for name in ("M", "N", "K"))
-    role = keys["role"].word(ROLES) if "role" in keys else ""
-    return ShapeEntry(_shape(M, N, K, _where(node)), role)
+    return _shape(M, N, K, _where(node))
 
 
-def _layer_entries(node: YamlNode, ladder: tuple[int, ...]) -> list[ShapeEntry]:
-    keys = node.mapping(("name", "N", "K", "source"), _LAYER_KEYS)
+def _layer(node: YamlNode, ladder: tuple[int, ...]) -> tuple[list[GemmShape], list[Layer]]:
+    """Shapes of a layer; and the layer, if its calls are given.
+
+    Raises:
+        InputError: No M, or experts without ``top_k``, or the other way round.
+    """
+    keys = node.mapping(("name", "N", "K", "source"), ("M", "calls", "tp", "experts", "top_k"))
     keys["source"].text()
     rungs = _ladder(keys["M"]) if "M" in keys else ladder
     if not rungs:
         node.fail("has no M; write `M: 1..8192` in the layer, or once for all at the top of the file")
-    N, K, layers = keys["N"].integer(), keys["K"].integer(), (keys["name"].text(),)
-    return [ShapeEntry(_shape(M, N, K, _where(node)), layers=layers) for M in rungs]
-
-
-def _counted_layer(node: YamlNode, entries: Sequence[ShapeEntry]) -> list[Layer]:
-    """The layer, if its calls are given.
-
-    Raises:
-        InputError: Experts without ``top_k``, or the other way round.
-    """
-    keys = node.mapping(("name", "N", "K", "source"), _LAYER_KEYS)
+    N, K, name = keys["N"].integer(), keys["K"].integer(), keys["name"].text()
+    shapes = [_shape(M, N, K, _where(node)) for M in rungs]
     if "calls" not in keys:
-        return []
+        return shapes, []
     if ("experts" in keys) != ("top_k" in keys):
         node.fail("has experts or top_k alone; give both, or neither")
-    experts, top_k = (keys[name].integer() if name in keys else 0 for name in ("experts", "top_k"))
+    experts, top_k = (keys[key].integer() if key in keys else 0 for key in ("experts", "top_k"))
     tp = tuple(one.integer() for one in keys["tp"].items("rank")) if "tp" in keys else (1,)
-    shape = max(entry.shape for entry in entries)
-    return [Layer(keys["name"].text(), shape.N, shape.K, shape.M, keys["calls"].integer(), tp, experts, top_k)]
+    return shapes, [Layer(name, N, K, max(rungs), keys["calls"].integer(), tp, experts, top_k)]

@@ -14,7 +14,8 @@ from kernels.problem import GemmShape
 from kernels.tables import lookup
 from kernels.tables.file import load_table
 from kernels.tables.rows import is_stale
-from search.space.shapes import ShapeEntry, ShapeSet, load_shapes, parse_shapes, shipped_sets
+from search.formats.gpumode import BENCHMARK_SHAPES
+from search.space.shapes import load_shapes, parse_shapes, shipped_sets
 
 SHIPPED = Path(__file__).resolve().parents[3] / "configs" / "shapes"
 LADDER = [1 << i for i in range(14)]  # 1 ... 8192
@@ -34,10 +35,6 @@ layers:
 
 def shapes_of(*args: str) -> list[tuple[int, int, int]]:
     return [(shape.M, shape.N, shape.K) for shape in parse_shapes(args)]
-
-
-def with_role(shapes: ShapeSet, role: str) -> tuple[GemmShape, ...]:
-    return tuple(entry.shape for entry in shapes.entries if entry.role == role)
 
 
 def written(tmp_path: Path, name: str, text: str) -> Path:
@@ -104,22 +101,21 @@ def test_a_wrong_argument_is_quoted_with_the_cure(arg: str, problem: str) -> Non
 
 def test_a_set_has_shapes_then_layers_over_their_ladders(tmp_path: Path) -> None:
     shapes = load_shapes(written(tmp_path, "set.yaml", SET))
-    assert (shapes.name, shapes.source) == ("two layers", "by hand")
-    assert shapes.entries == (
-        ShapeEntry(GemmShape(4, 128, 64), "benchmark", ("up", "twin")),
-        ShapeEntry(GemmShape(5, 128, 64), "test"),
-        ShapeEntry(GemmShape(1, 128, 64), layers=("up",)),
-        ShapeEntry(GemmShape(2, 128, 64), layers=("up",)),
-        ShapeEntry(GemmShape(3, 64, 128), layers=("down",)),
-        ShapeEntry(GemmShape(8, 64, 128), layers=("down",)),
-        ShapeEntry(GemmShape(16, 64, 128), layers=("down",)),
+    assert shapes.name == "two layers"
+    assert shapes.shapes == (
+        GemmShape(4, 128, 64),
+        GemmShape(5, 128, 64),
+        GemmShape(1, 128, 64),
+        GemmShape(2, 128, 64),
+        GemmShape(3, 64, 128),
+        GemmShape(8, 64, 128),
+        GemmShape(16, 64, 128),
     )
-    assert with_role(shapes, "test") == (GemmShape(5, 128, 64),)
 
 
 def test_a_set_without_a_name_is_called_after_its_file(tmp_path: Path) -> None:
     path = written(tmp_path, "mine.yml", "shapes: [{M: 1, N: 64, K: 64}]\n")
-    assert (load_shapes(path).name, load_shapes(path).source) == ("mine", str(path))
+    assert load_shapes(path).name == "mine"
 
 
 @pytest.mark.parametrize(
@@ -229,14 +225,10 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_competition_has_six_benchmark_and_four_test_shapes() -> None:
-    shapes = load_shapes(SHIPPED / "gpumode.yaml")
-    assert [str(shape) for shape in with_role(shapes, "benchmark")] == [
+    assert [str(shape) for shape in load_shapes(SHIPPED / "gpumode.yaml").shapes] == [
         "4x2880x512", "16x2112x7168", "32x4096x512", "32x2880x512", "64x7168x2048", "256x3072x1536",
-    ]  # fmt: skip
-    assert [str(shape) for shape in with_role(shapes, "test")] == [
         "8x2112x7168", "16x3072x1536", "64x3072x1536", "256x2880x512",
     ]  # fmt: skip
-    assert len(shapes.shapes) == 10
 
 
 @pytest.mark.parametrize(
@@ -255,8 +247,9 @@ def test_the_competition_has_six_benchmark_and_four_test_shapes() -> None:
     ],
 )
 def test_model_layers_have_a_ladder_from_1_to_8192(name: str, layer: str, N: int, K: int) -> None:
-    entries = load_shapes(SHIPPED / f"{name}.yaml").entries
-    assert [entry.shape for entry in entries if layer in entry.layers] == [GemmShape(M, N, K) for M in LADDER]
+    model = load_shapes(SHIPPED / f"{name}.yaml")
+    assert [(one.N, one.K, one.last) for one in model.layers if one.name == layer] == [(N, K, LADDER[-1])]
+    assert {GemmShape(M, N, K) for M in LADDER} <= set(model.shapes)
 
 
 def test_the_competition_shapes_are_layers_of_the_models() -> None:
@@ -331,5 +324,4 @@ def test_the_shipped_table_has_rows_of_todays_kernels_for_every_layer_of_the_shi
     assert len(layers) == 42
     assert [layer for layer in layers if not table.layer(*layer)] == []
     assert [str(row) for row in table.rows if is_stale(row)] == []
-    ranked = [entry.shape for entry in load_shapes(SHIPPED / "gpumode.yaml").entries if entry.role == "benchmark"]
-    assert [str(shape) for shape in ranked if lookup(table, shape).how != "exact"] == []
+    assert [str(shape) for shape in BENCHMARK_SHAPES if lookup(table, shape).how != "exact"] == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from unicodedata import category
 
@@ -22,7 +22,7 @@ def instead_of(name: str, known: Iterable[str], listed: str = "") -> str:
     for one in names:
         lower.setdefault(one.lower(), one)
     same = lower.get(name.lower())
-    near = [same] if same else _nearest(name, lower)
+    near = [same] if same else [lower[one] for one in get_close_matches(name.lower(), lower, n=SUGGESTIONS)]
     meant = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
     if len(names) > MOST_LISTED:
         unlike = f"none of the {len(names)} known names is like it"
@@ -44,8 +44,3 @@ def first_of(names: Sequence[str], most: int) -> str:
     """The first ``most`` of ``names`` with commas between, and how many more there are."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _nearest(name: str, lower: Mapping[str, str]) -> list[str]:
-    """Values of ``lower`` whose keys, in lower case, resemble ``name`` as :mod:`difflib` sees it."""
-    return [lower[match] for match in get_close_matches(name.lower(), lower, n=SUGGESTIONS)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, get_type_hints
 
 from kernels.config import KernelConfig
 from kernels.families.sources import TRITON_SOURCES, settled, source_hash
@@ -50,6 +51,12 @@ class Family:
     def is_deterministic(self, config: KernelConfig) -> bool:
         """Whether ``config`` gives the same bits in every run."""
         return self.deterministic and config.repeatable
+
+    @cached_property
+    def knobs(self) -> Mapping[str, Any]:
+        """Type of each knob: ``int``, or a ``Literal`` of its words."""
+        hints = get_type_hints(self.config_type)
+        return {knob.name: hints[knob.name] for knob in fields(self.config_type)}
 
     def config(self, values: Mapping[str, Any]) -> KernelConfig:
         """Configuration from field values.

@@ -147,8 +147,16 @@ def _tiles(c: TileCoverage) -> tuple[Indices, Indices, Indices]:
     return first + pid % group % height, pid % group // height, split
 
 
+class _ReadsInputs:
+    """Of workgroups that read A at most, and nothing that earlier launches make."""
+
+    def extent(self, rows: range, columns: range) -> tuple[range, range]:
+        """The region itself."""
+        return rows, columns
+
+
 @dataclass(frozen=True)
-class RowCoverage:
+class RowCoverage(_ReadsInputs):
     """Tiles of A [M, K], row by row: every tile of a row of A matters to the same row of C."""
 
     K: int
@@ -160,10 +168,6 @@ class RowCoverage:
         num_k = -(-self.K // self.BLOCK_K)
         first, last = rows.start // self.BLOCK_M, (rows.stop - 1) // self.BLOCK_M
         return tuple((index, 0, 0) for index in range(first * num_k, (last + 1) * num_k))
-
-    def extent(self, rows: range, columns: range) -> tuple[range, range]:
-        """The region itself: these workgroups read A only."""
-        return rows, columns
 
     def grid_of(self, M: int, N: int) -> GridIndex:
         """Tiles of A in x."""
@@ -184,7 +188,7 @@ def quantize_height(threads: Any, groups: Any, vector: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class QuantizeCoverage:
+class QuantizeCoverage(_ReadsInputs):
     """Workgroups of ``hip/quantize.hip`` over A [M, K]: ``QUANTIZE_COLUMNS`` wide, numbered along K first.
 
     Args:
@@ -223,17 +227,13 @@ class QuantizeCoverage:
         tile_rows = sorted({self._tile_row(row) for row in rows})
         return tuple((row * self._tiles_k + tile, 0, 0) for row in tile_rows for tile in range(self._tiles_k))
 
-    def extent(self, rows: range, columns: range) -> tuple[range, range]:
-        """The region itself: these workgroups read A only."""
-        return rows, columns
-
     def grid_of(self, M: int, N: int) -> GridIndex:
         """Tiles of A in x."""
         return replace(self, M=M).grid
 
 
 @dataclass(frozen=True)
-class FlatCoverage:
+class FlatCoverage(_ReadsInputs):
     """Runs of the elements of C in row-major order.
 
     Args:
@@ -250,10 +250,6 @@ class FlatCoverage:
             first, last = row * self.N + columns.start, row * self.N + columns.stop - 1
             found.update(range(first // self.block, last // self.block + 1))
         return tuple((index, 0, 0) for index in sorted(found))
-
-    def extent(self, rows: range, columns: range) -> tuple[range, range]:
-        """The region itself: these workgroups read nothing."""
-        return rows, columns
 
     def grid_of(self, M: int, N: int) -> GridIndex:
         """Runs in x."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
-from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_args
 
 import yaml
 
@@ -157,21 +156,12 @@ def _value(node: YamlNode, name: str) -> Any:
     return node.number() if name.endswith("_us") else node.text()
 
 
-@cache
-def _knobs(family: str) -> dict[str, Any]:
-    """Type of each configuration field."""
-    config_type = FAMILIES[family].config_type
-    hints = get_type_hints(config_type)
-    return {f.name: hints[f.name] for f in fields(config_type)}
-
-
 def _config(node: YamlNode, family: Family) -> KernelConfig:
-    knobs = _knobs(family.name)
-    values = node.mapping((), knobs)
-    return family.config({name: _knob(value, knobs[name], family.config_type, name) for name, value in values.items()})
+    values = node.mapping((), family.knobs)
+    return family.config({name: knob_value(value, family, name) for name, value in values.items()})
 
 
-def _knob(node: YamlNode, hint: Any, config_type: type[KernelConfig], name: str) -> int | str | bool:
-    if get_origin(hint) is Literal:
-        return node.word(get_args(hint))
-    return node.flag() if hint is bool else node.integer_within(config_type.limits(name))
+def knob_value(node: YamlNode, family: Family, name: str) -> int | str:
+    """Value of a knob of ``family``, of the type that its field has and within its limits."""
+    hint = family.knobs[name]
+    return node.integer_within(family.config_type.limits(name)) if hint is int else node.word(get_args(hint))

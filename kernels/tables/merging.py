@@ -106,7 +106,7 @@ def _decide(incumbent: TableRow, challenger: TableRow, min_gain: float, untried:
         return Change("kept", incumbent, "unchanged")
     if incumbent.evidence != challenger.evidence:
         return _better_evidenced(incumbent, challenger)
-    if not _comparable(incumbent, challenger):
+    if _differences(incumbent, challenger):
         return _later(incumbent, challenger, untried)
     return _faster(incumbent, challenger, min_gain)
 
@@ -115,11 +115,6 @@ def _better_evidenced(incumbent: TableRow, challenger: TableRow) -> Change:
     if EVIDENCE.index(challenger.evidence) < EVIDENCE.index(incumbent.evidence):
         return Change("replaced", challenger, "measured replaces predicted", incumbent)
     return Change("kept", incumbent, "a prediction never replaces a measurement")
-
-
-def _comparable(a: TableRow, b: TableRow) -> bool:
-    """Whether two times of equal evidence are of the same kernels and compiler, by the same protocol or model."""
-    return not _differences(a, b)
 
 
 def _differences(a: TableRow, b: TableRow) -> list[str]:

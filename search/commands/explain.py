@@ -70,17 +70,14 @@ class Explanation:
             lines += [f"absent    {self.absence}; until then {self.default_family}, the default, serves here instead"]
         reaches = dict.fromkeys(f"M = {row.M} for {row.least_M}..{row.greatest_M}" for row in self.layer)
         lines += [f"rows      {', '.join(reaches) or 'none'} at N = {self.shape.N}, K = {self.shape.K}"]
-        read = zip(self.sources, self.lacking, strict=True)
-        lines += [f"read      {_source(source, lacking)}" for source, lacking in read]
-        return [printable(line) for line in (*lines, *self._no_sources())]
+        read = [_source(source, lacking) for source, lacking in zip(self.sources, self.lacking, strict=True)]
+        none = [f"no table for {self.device.arch}; sweep and export to make one"]
+        return [printable(line) for line in (*lines, *(f"read      {one}" for one in read or none))]
 
     @property
     def default_family(self) -> str:
         """Family that serves where a row cannot."""
         return default_choice(self.shape, self.device)[0]
-
-    def _no_sources(self) -> list[str]:
-        return [] if self.sources else [f"read      no table for {self.device.arch}; sweep and export to make one"]
 
     def to_json(self) -> dict[str, Any]:
         """The same facts as JSON values."""
@@ -118,7 +115,7 @@ def explain(shape: GemmShape, table: Path | None = None) -> Explanation:
     choice = dispatcher.choose(shape)
     row = choice.lookup.row
     layer = dispatcher.table.layer(shape.N, shape.K) if dispatcher.table is not None else ()
-    path = None if row is None else _file_of(row, dispatcher)
+    path = next((source.path for source in dispatcher.sources if row in source.serving), None)
     stale = row is not None and is_stale(row)
     lacking = tuple(_lacking(source, dispatcher.device) for source in dispatcher.sources)
     return Explanation(
@@ -138,11 +135,6 @@ def _lacking(source: TableSource, device: DeviceKey) -> int:
     alike = Counter((row.family, row.config) for row in source.serving)
     samples = {(row.family, row.config): row for row in source.serving}
     return sum(number for point, number in alike.items() if _absence(samples[point], device) is not None)
-
-
-def _file_of(row: TableRow, dispatcher: Dispatcher) -> Path | None:
-    """The file whose row serves."""
-    return next((source.path for source in dispatcher.sources if row in source.serving), None)
 
 
 def _evidence(row: TableRow, M: int) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
@@ -203,12 +203,11 @@ def make_config(family: str, values: Mapping[str, Any]) -> KernelConfig:
     Raises:
         ValueError: A knob that the family does not have, or a value that the knob cannot have.
     """
-    config_type = FAMILIES[family].config_type
-    hints = get_type_hints(config_type)
+    knobs = FAMILIES[family].knobs
     for name, value in values.items():
-        if name not in {field.name for field in fields(config_type)}:
+        if name not in knobs:
             raise ValueError(f"{family} has no knob {name}")
-        if not _fits(value, hints[name]):
+        if not _fits(value, knobs[name]):
             raise ValueError(f"{name} = {value!r} is no value that {family} knows")
     return FAMILIES[family].config(values)
 

@@ -6,7 +6,6 @@ full product of a space's lists is never held.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -28,28 +27,12 @@ MAX_POINTS = 2_000_000  # held at once: a search keeps about 0.7 kB of each
 Codes = dict[str, npt.NDArray[np.int8]]  # index of each point's choice, by knob
 
 
-@dataclass(frozen=True)
-class Removal:
-    """What one condition removed.
-
-    Args:
-        condition: Text of the constraint, or reason of the family's rule with {KNOB} for its values.
-        where: ``file:line`` of a constraint, "" for a rule.
-        points: How many points of the full product it removed that no earlier condition had removed.
-    """
-
-    condition: str
-    where: str
-    points: int
-
-
 @dataclass(frozen=True, eq=False)
 class LegalSet:
     """The legal points of one family at one shape, in the order of the space's lists.
 
     Args:
         frame: One row a point, one column a field of the family's configuration (int32, or categorical text).
-        removed: What each constraint and rule removed, in the order in which they were applied.
         keys: Position of each point in the full product [points], ascending.
     """
 
@@ -57,7 +40,6 @@ class LegalSet:
     shape: GemmShape
     device: DeviceKey
     frame: pd.DataFrame
-    removed: tuple[Removal, ...]
     keys: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -129,8 +111,7 @@ def legal_set(space: SearchSpace, shape: GemmShape, device: DeviceKey) -> LegalS
             enumeration.join(name)
         enumeration.filter()
     codes = enumeration.codes
-    removed = tuple(enumeration.removed)
-    return LegalSet(space, shape, device, _frame(space, codes, enumeration.points), removed, _keys(space, codes))
+    return LegalSet(space, shape, device, _frame(space, codes, enumeration.points), _keys(space, codes))
 
 
 @dataclass(frozen=True)
@@ -193,7 +174,6 @@ class _Enumeration:
         self.waiting = _conditions(space, shape, device)
         self.codes: Codes = {}
         self.points = 1
-        self.removed: list[Removal] = []
 
     def join(self, name: str) -> None:
         """Combine each point with each choice of ``name``."""
@@ -220,8 +200,6 @@ class _Enumeration:
         lost = self.points - int(np.count_nonzero(kept))
         if lost == self.points:
             self.fail(condition)
-        rest = (len(self.choices[name]) for name in self.choices.keys() - self.codes.keys())
-        self.removed.append(Removal(condition.text, condition.where, lost * math.prod(rest)))
         if lost:
             self.codes = {name: codes[kept] for name, codes in self.codes.items()}
             self.points -= lost

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -141,23 +141,17 @@ def _of_ranks(fields: Fields, tp: int) -> Iterator[ModelLayer]:
     yield from _feed_forward(fields, tp)
     N, K = fields.count("vocab_size"), fields.count("hidden_size")
     head = ModelLayer("lm_head", N, K, 1, 1, "N = vocab_size; K = hidden_size", M="1..512")
-    yield _columns(head, tp)
+    yield _cut(head, "N", tp)
 
 
-def _columns(layer: ModelLayer, tp: int) -> ModelLayer:
-    """The part of a rank that has some columns of the output."""
-    return _part(replace(layer, N=layer.N // tp if layer.N % tp == 0 else 0), tp, "N")
-
-
-def _rows(layer: ModelLayer, tp: int) -> ModelLayer:
-    """The part of a rank that has some columns of the input."""
-    return _part(replace(layer, K=layer.K // tp if layer.K % tp == 0 else 0), tp, "K")
-
-
-def _part(layer: ModelLayer, tp: int, side: str) -> ModelLayer:
+def _cut(layer: ModelLayer, side: Literal["N", "K"], tp: int) -> ModelLayer:
+    """The part of a rank that has some columns of the output (N), or of the input (K)."""
     if tp == 1:
         return layer
-    return replace(layer, name=f"{layer.name}.tp{tp}", tp=tp, source=f"{layer.source}; {side} / {tp} on a rank")
+    whole: int = getattr(layer, side)
+    part: dict[str, Any] = {side: whole // tp if whole % tp == 0 else 0}
+    source = f"{layer.source}; {side} / {tp} on a rank"
+    return replace(layer, name=f"{layer.name}.tp{tp}", tp=tp, source=source, **part)
 
 
 def _grouped_attention(fields: Fields, tp: int) -> Iterator[ModelLayer]:
@@ -170,8 +164,8 @@ def _grouped_attention(fields: Fields, tp: int) -> Iterator[ModelLayer]:
     source = f"N = ({mine} heads + 2 * {kv_mine} key-value heads) * {size}; K = hidden_size"
     suffix = "" if tp == 1 else f".tp{tp}"
     yield ModelLayer(f"qkv_proj{suffix}", (mine + 2 * kv_mine) * size, hidden, depth, tp, source)
-    yield _rows(
-        ModelLayer("o_proj", hidden, heads * size, depth, 1, f"N = hidden_size; K = {heads} heads * {size}"), tp
+    yield _cut(
+        ModelLayer("o_proj", hidden, heads * size, depth, 1, f"N = hidden_size; K = {heads} heads * {size}"), "K", tp
     )
 
 
@@ -188,16 +182,16 @@ def _low_rank_attention(fields: Fields, tp: int) -> Iterator[ModelLayer]:
             "fused_qkv_a_proj", q_rank + kv_rank + rope, hidden, depth, tp, f"{whole}; the same on every rank"
         )
         source = f"N = {heads} heads * ({nope} + {rope}); K = q_lora_rank"
-        yield _columns(ModelLayer("q_b_proj", heads * (nope + rope), q_rank, depth, 1, source), tp)
+        yield _cut(ModelLayer("q_b_proj", heads * (nope + rope), q_rank, depth, 1, source), "N", tp)
     else:
         source = f"N = {heads} heads * ({nope} + {rope}); K = hidden_size"
-        yield _columns(ModelLayer("q_proj", heads * (nope + rope), hidden, depth, 1, source), tp)
+        yield _cut(ModelLayer("q_proj", heads * (nope + rope), hidden, depth, 1, source), "N", tp)
         whole = f"N = kv_lora_rank + qk_rope_head_dim = {kv_rank} + {rope}; K = hidden_size"
         yield ModelLayer("kv_a_proj_with_mqa", kv_rank + rope, hidden, depth, tp, f"{whole}; the same on every rank")
     source = f"N = {heads} heads * ({nope} + {value}); K = kv_lora_rank"
-    yield _columns(ModelLayer("kv_b_proj", heads * (nope + value), kv_rank, depth, 1, source), tp)
-    yield _rows(
-        ModelLayer("o_proj", hidden, heads * value, depth, 1, f"N = hidden_size; K = {heads} heads * {value}"), tp
+    yield _cut(ModelLayer("kv_b_proj", heads * (nope + value), kv_rank, depth, 1, source), "N", tp)
+    yield _cut(
+        ModelLayer("o_proj", hidden, heads * value, depth, 1, f"N = hidden_size; K = {heads} heads * {value}"), "K", tp
     )
 
 
@@ -232,8 +226,8 @@ def _gated(prefix: str, fields: Fields, size: int, calls: int, tp: int) -> Itera
     up = ModelLayer(
         f"{prefix}gate_up_proj", 2 * size if whole else 0, hidden, calls, 1, f"N = 2 * {size}; K = hidden_size"
     )
-    yield _columns(up, tp)
-    yield _rows(ModelLayer(f"{prefix}down_proj", hidden, size, calls, 1, f"N = hidden_size; K = {size}"), tp)
+    yield _cut(up, "N", tp)
+    yield _cut(ModelLayer(f"{prefix}down_proj", hidden, size, calls, 1, f"N = hidden_size; K = {size}"), "K", tp)
 
 
 def shapes_text(fields: Fields, ranks: Sequence[int], name: str) -> str:
@@ -243,23 +237,21 @@ def shapes_text(fields: Fields, ranks: Sequence[int], name: str) -> str:
     if not kept:
         raise InputError(f"{fields.path}: no layer has N and K that are multiples of {GRANULE}")
     left_out = "".join(f"# Left out: {layer.name}: {layer.refusal}.\n" for layer in layers if layer.refusal)
-    body = "".join(f"  - {_flow(layer)}\n" for layer in _unique(kept))
+    body = "".join(f"  - {_flow(layer, tps)}\n" for layer, tps in _unique(kept).items())
     source = f"{fields.path.name} of {name}"
     return f"{HEADER.format(name=name)}{left_out}name: {name}\nsource: {source}\nM: 1..8192\nlayers:\n{body}"
 
 
-def _unique(layers: Sequence[ModelLayer]) -> Iterator[tuple[ModelLayer, tuple[int, ...]]]:
+def _unique(layers: Sequence[ModelLayer]) -> dict[ModelLayer, list[int]]:
     """Layers that are the same on any number of ranks once, with all of them."""
     ranks: dict[ModelLayer, list[int]] = {}
     for layer in layers:
         ranks.setdefault(replace(layer, tp=1), []).append(layer.tp)
-    for layer, tps in ranks.items():
-        yield layer, tuple(tps)
+    return ranks
 
 
-def _flow(item: tuple[ModelLayer, tuple[int, ...]]) -> str:
-    layer, tps = item
-    values: dict[str, Any] = {"name": layer.name, "N": layer.N, "K": layer.K, "calls": layer.calls, "tp": list(tps)}
+def _flow(layer: ModelLayer, tps: list[int]) -> str:
+    values: dict[str, Any] = {"name": layer.name, "N": layer.N, "K": layer.K, "calls": layer.calls, "tp": tps}
     values |= {"experts": layer.experts, "top_k": layer.top_k} if layer.experts else {}
     values |= {"M": layer.M} if layer.M else {}
     values["source"] = layer.source

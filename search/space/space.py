@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast, get_args, get_type_hints
 
 import yaml
 
 from kernels.config import KernelConfig
 from kernels.errors import InputError
 from kernels.families import FAMILIES
+from kernels.families.family import Family
+from kernels.tables.file import knob_value
 from kernels.wording import instead_of
 from kernels.yaml_node import YamlNode, optional_items, read_yaml
 from search.space.expressions import Expression, Kind, parse_expression
@@ -86,14 +87,13 @@ def load_space(path: Path) -> SearchSpace:
     """
     parts = _parts(path, ())
     own = parts[0].keys
-    family = own["family"].word(FAMILIES)
-    config_type = FAMILIES[family].config_type
-    parameters = _parameters(parts, config_type)
-    absent = {k: v for part in parts for k, v in _absent(part).items() if k not in _kinds(config_type)}
-    constraints = tuple(constraint for part in parts for constraint in _constraints(part, config_type, absent))
-    defaults = tuple(_default(node, config_type, parameters) for node in optional_items(own, "defaults"))
+    family = FAMILIES[own["family"].word(FAMILIES)]
+    parameters = _parameters(parts, family)
+    absent = {k: v for part in parts for k, v in _absent(part).items() if k not in family.knobs}
+    constraints = tuple(constraint for part in parts for constraint in _constraints(part, family, absent))
+    defaults = tuple(_default(node, family, parameters) for node in optional_items(own, "defaults"))
     digest = _digest(family, parameters, absent, constraints, defaults)
-    return SearchSpace(family, parameters, constraints, defaults, str(path), digest, absent)
+    return SearchSpace(family.name, parameters, constraints, defaults, str(path), digest, absent)
 
 
 def _parts(path: Path, above: tuple[Path, ...]) -> list[_Part]:
@@ -125,18 +125,18 @@ def _absent(part: _Part) -> dict[str, KnobValue]:
     node = part.keys.get("absent")
     owners = _owners()
     found = {} if node is None else node.mapping((), owners)
-    return {name: _choice(child, owners[name], name) for name, child in found.items()}
+    return {name: knob_value(child, owners[name], name) for name, child in found.items()}
 
 
-def _owners() -> dict[str, type[KernelConfig]]:
-    """A configuration that has it, for each knob of any family."""
-    types = [family.config_type for family in FAMILIES.values()]
-    return {one.name: config_type for config_type in reversed(types) for one in fields(config_type)}
+def _owners() -> dict[str, Family]:
+    """A family that has it, for each knob of any."""
+    return {name: family for family in reversed(list(FAMILIES.values())) for name in family.knobs}
 
 
-def _constraints(part: _Part, config_type: type[KernelConfig], absent: Mapping[str, KnobValue]) -> Iterator[Expression]:
-    missing: dict[str, Kind] = {name: "integer" if isinstance(v, int) else "text" for name, v in absent.items()}
-    names = {**_kinds(config_type), **missing, **SHAPE_NAMES}
+def _constraints(part: _Part, family: Family, absent: Mapping[str, KnobValue]) -> Iterator[Expression]:
+    own: dict[str, Kind] = {k: "integer" if hint is int else "text" for k, hint in family.knobs.items()}
+    missing: dict[str, Kind] = {k: "integer" if isinstance(value, int) else "text" for k, value in absent.items()}
+    names = {**own, **missing, **SHAPE_NAMES}
     for node in optional_items(part.keys, "constraints"):
         yield parse_expression(node.text(), names, f"{part.path}:{node.line}")
 
@@ -164,32 +164,26 @@ def load_spaces(folder: Path, families: Sequence[str] | None = None) -> dict[str
     return spaces
 
 
-def _kinds(config_type: type[KernelConfig]) -> dict[str, Kind]:
-    """Kind of each knob: a whole number, or one of a few texts."""
-    hints = get_type_hints(config_type)
-    return {f.name: "integer" if hints[f.name] is int else "text" for f in fields(config_type)}
-
-
-def _parameters(parts: Sequence[_Part], config_type: type[KernelConfig]) -> dict[str, tuple[KnobValue, ...]]:
-    known = [f.name for f in fields(config_type)]
+def _parameters(parts: Sequence[_Part], family: Family) -> dict[str, tuple[KnobValue, ...]]:
+    known = family.knobs
     found: dict[str, tuple[KnobValue, ...]] = {}
     for part in parts:
         if "parameters" in part.keys:
             listed = part.keys["parameters"].mapping((), _owners() if part.inherited else known)
             new = {name: node for name, node in listed.items() if name in known and name not in found}
-            found |= {name: _choices(node, config_type, name) for name, node in new.items()}
+            found |= {name: _choices(node, family, name) for name, node in new.items()}
     if known and not found:  # a family without knobs has one point
         own = parts[0].keys
         own.get("parameters", own["family"]).fail(f"is empty; list values for one of {', '.join(known)}")
     return found
 
 
-def _choices(node: YamlNode, config_type: type[KernelConfig], name: str) -> tuple[KnobValue, ...]:
+def _choices(node: YamlNode, family: Family, name: str) -> tuple[KnobValue, ...]:
     if not isinstance(node.node, yaml.SequenceNode):
         node.fail("must be a list; write [value, ...], even for one value")
     choices: list[KnobValue] = []
     for item in node.items(node.field):
-        choice = _choice(item, config_type, name)
+        choice = knob_value(item, family, name)
         if choice in choices:
             item.fail(f"{choice!r} is given twice; keep one")
         choices.append(choice)
@@ -200,19 +194,10 @@ def _choices(node: YamlNode, config_type: type[KernelConfig], name: str) -> tupl
     return tuple(choices)
 
 
-def _choice(node: YamlNode, config_type: type[KernelConfig], name: str) -> KnobValue:
-    """Value of a knob, of the type that its field has."""
-    hint: Any = get_type_hints(config_type)[name]
-    return node.integer_within(config_type.limits(name)) if hint is int else node.word(get_args(hint))
-
-
-def _default(
-    node: YamlNode, config_type: type[KernelConfig], parameters: Mapping[str, tuple[KnobValue, ...]]
-) -> KernelConfig:
-    known = [f.name for f in fields(config_type)]
-    given = {name: _choice(child, config_type, name) for name, child in node.mapping((), known).items()}
-    config = config_type(**cast(dict[str, Any], given))
-    fixed = config_type().to_dict()
+def _default(node: YamlNode, family: Family, parameters: Mapping[str, tuple[KnobValue, ...]]) -> KernelConfig:
+    values = node.mapping((), family.knobs)
+    config = family.config({name: knob_value(child, family, name) for name, child in values.items()})
+    fixed = family.config({}).to_dict()
     for name, value in config.to_dict().items():
         choices = parameters.get(name, (fixed[name],))
         if value not in choices:
@@ -221,16 +206,16 @@ def _default(
 
 
 def _digest(
-    family: str,
+    family: Family,
     parameters: Mapping[str, tuple[KnobValue, ...]],
     absent: Mapping[str, KnobValue],
     constraints: Sequence[Expression],
     defaults: Sequence[KernelConfig],
 ) -> str:
     content = {
-        "family": family,
+        "family": family.name,
         "parameters": list(parameters.items()),
-        "fixed": FAMILIES[family].config_type().to_dict(),
+        "fixed": family.config({}).to_dict(),
         "absent": sorted(absent.items()),
         "constraints": sorted({constraint.normal_text for constraint in constraints}),
         "defaults": [default.to_dict() for default in defaults],

@@ -157,8 +157,9 @@ def sweep(
     with naming("--only"):
         points = None if only is None else read_points(only)
     named = tuple(points) if points and not (shapes or sets) else _shapes(shapes or [], sets)
+    weights = {shape: calls for one in sets for shape, calls in one.weights.items()}
     request = SweepRequest(
-        shapes=named, only=points, weights=_weights(sets), target=target, families=_names(families, "--families"),
+        shapes=named, only=points, weights=weights, target=target, families=_names(families, "--families"),
         trials=trials, time_budget_s=time_budget, sampler=sampler, results=results, storage=storage, jobs=jobs,
         seed=seed, fresh=fresh, warm=warm, patience=patience, until=until or None, engine=engine, address=address,
     )  # fmt: skip
@@ -627,11 +628,6 @@ def _shapes(texts: list[str], sets: Sequence[ShapeSet]) -> tuple[GemmShape, ...]
     if not shapes:
         raise InputError("no shapes; give MxNxK, for example 16x2112x7168, or --shapes configs/shapes/gpumode.yaml")
     return shapes
-
-
-def _weights(sets: Sequence[ShapeSet]) -> dict[GemmShape, float]:
-    """How often each shape runs in a step of the models, where their files say so."""
-    return {shape: weight for one in sets for shape, weight in one.weights.items()}
 
 
 def _look_closer(frame: Any, trial: str | None, undecided: Path | None, to: Path | None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernels.device import DeviceKey
-from kernels.launches.program import Built, KernelCall, Loaded, PointerSpec
+from kernels.launches.program import Built, KernelCall, Loaded, PointerSpec, Runner
 from kernels.triton import interpreter
 
 if TYPE_CHECKING:
@@ -45,15 +45,22 @@ class LibraryKernel:
         self.prepare()
         cpu = interpreter.interpreting()
         device = torch.device("cpu") if cpu else torch.device("cuda", torch.cuda.current_device())
-        behind = {name: pointers[value] for name, value in call.args.items() if isinstance(value, str)}
+        return Loaded(self.name, on_tensors(self.run, call, pointers, device))
 
-        def run(*values: int) -> None:
-            given: dict[str, Any] = dict(zip(self.arg_names, values, strict=True))
-            for name, spec in behind.items():
-                given[name] = tensor_at(given[name], spec, device)
-            self.run(**given)
 
-        return Loaded(self.name, run)
+def on_tensors(
+    function: Callable[..., None], call: KernelCall, pointers: Mapping[str, PointerSpec], device: torch.device
+) -> Runner:
+    """What calls ``function`` with each argument of ``call`` by name, tensors of ``device`` in place of addresses."""
+    behind = {name: pointers[value] for name, value in call.args.items() if isinstance(value, str)}
+
+    def run(*values: Any) -> None:
+        given: dict[str, Any] = dict(zip(call.kernel.arg_names, values, strict=True))
+        for name, spec in behind.items():
+            given[name] = tensor_at(given[name], spec, device)
+        function(**given)
+
+    return run
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from triton.errors import TritonError
 from triton.language.target_info import cuda_capability_geq, is_hip
 
 from kernels.device import DeviceKey
-from kernels.launches.library import tensor_at
+from kernels.launches.library import on_tensors
 from kernels.launches.program import Built, KernelCall, Loaded, PointerSpec
 from kernels.triton import interpreter
 
@@ -88,7 +88,10 @@ class TritonKernel:
             TritonError: As :meth:`build`.
         """
         if interpreter.interpreting():
-            return self._interpreted(call, pointers)
+            import torch
+
+            interpreter.install()
+            return Loaded(self.name, on_tensors(self.function[call.grid], call, pointers, torch.device("cpu")))
         self._forget_old()
         compiled = self._compile(call, pointers)
         compiled._init_handles()
@@ -110,18 +113,3 @@ class TritonKernel:
         caches = self.function.device_caches
         if any(len(variants) > VARIANTS_KEPT for variants, *_ in caches.values()):
             caches.clear()
-
-    def _interpreted(self, call: KernelCall, pointers: Mapping[str, PointerSpec]) -> Loaded:
-        import torch
-
-        interpreter.install()
-        behind = {name: pointers[value] for name, value in call.args.items() if isinstance(value, str)}
-        cpu = torch.device("cpu")
-
-        def run(*values: int | str | bool | None) -> None:
-            arguments: dict[str, Any] = dict(zip(self.arg_names, values, strict=True))
-            for name, spec in behind.items():
-                arguments[name] = tensor_at(arguments[name], spec, cpu)
-            self.function[call.grid](**arguments)
-
-        return Loaded(self.name, run)

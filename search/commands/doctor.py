@@ -153,8 +153,8 @@ def _measuring() -> Iterator[Check]:
     yield _core_limit()
     if torch.version.hip is not None:
         yield _graphs(torch.version.hip)
-        there = has_amdsmi()
-        yield Check("telemetry", "ok", "amdsmi") if there else _absent_telemetry()
+        found, _, cure = ABSENT_NOTE.partition("; ")
+        yield Check("telemetry", "ok", "amdsmi") if has_amdsmi() else Check("telemetry", "missing", found, cure)
 
 
 def _launcher() -> Check:
@@ -180,11 +180,6 @@ def _graphs(hip: str) -> Check:
         found = f"ROCm {hip}: 7.2.0 to 7.2.3 corrupt captured graphs in some processes; replays are compared here"
         return Check("graphs", "warning", found, "use ROCm 7.1, or 7.2.4 and newer")
     return Check("graphs", "ok", f"ROCm {hip}")
-
-
-def _absent_telemetry() -> Check:
-    found, _, cure = ABSENT_NOTE.partition("; ")
-    return Check("telemetry", "missing", found, cure)
 
 
 def next_step(checks: Sequence[Check]) -> str:
@@ -304,11 +299,11 @@ def _cache() -> Check:
     return Check("cache", "warning", found, "set XDG_CACHE_HOME to a folder that can be written")
 
 
-def _packages(*names: str, cure: str = "pip install the project's requirements") -> Check:
+def _packages(*names: str) -> Check:
     versions = {name: _version(name) for name in names}
     detail = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
-    missing = None in versions.values()
-    return Check(names[0], "missing" if missing else "ok", detail, cure if missing else "")
+    cure = "pip install the project's requirements" if None in versions.values() else ""
+    return Check(names[0], "missing" if cure else "ok", detail, cure)
 
 
 def _extra(package: str, extra: str, use: str) -> Check:

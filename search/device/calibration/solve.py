@@ -60,15 +60,10 @@ def executed(probe: Probe, machine: Machine, cache: ArtifactCache) -> ExecutedPr
     """
     works, out = {}, {}
     for count in filter(None, probe.counts):
-        works[count], out[count] = _execute(probe, count, machine, cache)
+        arrays = {name: tensor.numpy() for name, tensor in probe.tensors(count).items()}
+        works[count] = first_workgroups(probe.program(count), arrays, machine, cache)
+        out[count] = arrays["out"]
     return ExecutedProbe(probe, works, out)
-
-
-def _execute(
-    probe: Probe, count: int, machine: Machine, cache: ArtifactCache
-) -> tuple[tuple[LaunchWork, ...], np.ndarray[Any, Any]]:
-    arrays = {name: tensor.numpy() for name, tensor in probe.tensors(count).items()}
-    return first_workgroups(probe.program(count), arrays, machine, cache), arrays["out"]
 
 
 def first_workgroups(
@@ -100,10 +95,8 @@ class Unknown:
     """A constant that one probe tells.
 
     Args:
-        probe: Name.
         low, high: Between which it is looked for.
         put: The model with a value of it.
-        get: The value that a model has.
     """
 
     probe: str
@@ -111,14 +104,13 @@ class Unknown:
     low: float
     high: float
     put: Callable[[Model, float], Model]
-    get: Callable[[Model], float]
 
 
 def _constant(probe: str, name: str, low: float, high: float) -> Unknown:
     def put(model: Model, value: float) -> Model:
         return replace(model, constants=with_values(model.constants, {name: value}))
 
-    return Unknown(probe, name, low, high, put, lambda model: float(getattr(model.constants, name)))
+    return Unknown(probe, name, low, high, put)
 
 
 def _put_clock(model: Model, value: float) -> Model:
@@ -130,16 +122,13 @@ def _memory(part: int) -> Unknown:
         others = (point for point in model.machine.harness.hbm_tbs if point[0] != part)
         return _under(model, hbm_tbs=tuple(sorted((*others, (part, value)))))
 
-    def get(model: Model) -> float:
-        return float(model.machine.hbm_bandwidth_tbs(part))
-
-    return Unknown(f"read_memory_{part}", f"hbm_tbs at {part}", 1e-3, 40.0, put, get)
+    return Unknown(f"read_memory_{part}", f"hbm_tbs at {part}", 1e-3, 40.0, put)
 
 
 def unknowns(units: int) -> tuple[Unknown, ...]:
     """What is found, in this order: each with the values of those before it."""
     return (
-        Unknown("vector", "clock_mhz", 200.0, 6000.0, _put_clock, lambda model: model.machine.clock_mhz),
+        Unknown("vector", "clock_mhz", 200.0, 6000.0, _put_clock),
         _constant("matrix", "mfma_throttle", 0.0, 4.0),
         _constant("exchange", "lds_latency_clks", 4.0, 2000.0),
         _constant("load_cached", "warm_latency_clks", 20.0, 20_000.0),

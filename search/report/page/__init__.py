@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from kernels.disk import write_atomically
@@ -65,7 +67,7 @@ def render(
         "gain": "<br>".join(map(escape, gains)),
         "links": "".join(f'<a href="#{name}">{SECTIONS[name]}</a>' for name in parts.html),
         "body": "".join(map(_section, parts.html, parts.html.values())),
-        "data": _json(parts.fixed, parts.shapes),
+        "data": _json({"fixed": parts.fixed, "shapes": parts.shapes}),
         "plotly": get_plotlyjs(),
     }  # fmt: skip
     text = TEMPLATE.read_text(encoding="utf-8")
@@ -83,12 +85,10 @@ def _dates(frame: pd.DataFrame) -> str:
     return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "without dates"
 
 
-def _json(fixed: Mapping[str, str], shapes: Mapping[str, Mapping[str, str | None]]) -> str:
-    """Figures, which are JSON already, and texts, as one JSON value that cannot end its script element."""
-    texts = {
-        name: ", ".join(f'"{part}": {"null" if value is None else value}' for part, value in parts.items())
-        for name, parts in shapes.items()
-    }
-    shape_items = ", ".join(f"{json.dumps(name)}: {{{text}}}" for name, text in texts.items())
-    fixed_items = ", ".join(f"{json.dumps(name)}: {figure}" for name, figure in fixed.items())
-    return f'{{"fixed": {{{fixed_items}}}, "shapes": {{{shape_items}}}}}'.replace("</", "<\\/")
+def _json(values: object) -> str:
+    """JSON that cannot end its script element."""
+    return json.dumps(values, default=_plain).replace("</", "<\\/")
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else str(value)

@@ -1,13 +1,11 @@
-"""Charts of the report, as plotly.js reads them: traces and layout in JSON."""
+"""Charts of the report, as plotly.js reads them: traces and layout."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import optuna
 import pandas as pd
 from optuna.distributions import BaseDistribution, CategoricalDistribution
@@ -20,6 +18,7 @@ from search.results.columns import CONFIG, cost_us
 from search.results.winners import Winner, config_of
 
 Trace = dict[str, Any]
+Figure = dict[str, Any]
 # Okabe and Ito's colours, which people who see fewer colours tell apart, and three greys behind them.
 PALETTE = ("#0072B2", "#56B4E9", "#009E73", "#D55E00", "#CC79A7", "#E69F00", "#B8A800", "#555555", "#999999", "#BBBBBB")
 COLOURS: Mapping[str, str] = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(FAMILIES)}
@@ -36,7 +35,7 @@ LAYOUT: Mapping[str, Any] = {
 AXIS: Mapping[str, Any] = {"gridcolor": "rgba(128,128,128,.25)", "zeroline": False, "automargin": True}
 
 
-def history(rows: pd.DataFrame, winner: Winner | None) -> str:
+def history(rows: pd.DataFrame, winner: Winner | None) -> Figure:
     """Time of each trial in the order of the search, the best so far, failures on top, the winner named."""
     costs = cost_us(rows).astype(float)
     numbers = pd.Series(range(1, len(rows) + 1), index=rows.index)
@@ -88,7 +87,7 @@ def _named(number: int, winner: Winner, trials: int) -> Trace:
     }  # fmt: skip
 
 
-def families(rows: pd.DataFrame) -> str:
+def families(rows: pd.DataFrame) -> Figure:
     """Times by family, with how many trials stand behind each box."""
     costs = cost_us(rows).astype(float)
     ok = _timed(rows, costs)
@@ -101,7 +100,7 @@ def families(rows: pd.DataFrame) -> str:
     return _figure("families (trials with a time)", traces, {**axes, "showlegend": False})
 
 
-def knobs(rows: pd.DataFrame, family: str) -> str | None:
+def knobs(rows: pd.DataFrame, family: str) -> Figure | None:
     """Parallel coordinates of the knobs of ``family`` that vary, coloured by time; None where none does."""
     costs = cost_us(rows).astype(float)
     mine = _timed(rows, costs) & (rows["family"] == family)
@@ -125,7 +124,7 @@ def _dimension(name: str, values: pd.Series[Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def importance(rows: pd.DataFrame, family: str) -> str | None:
+def importance(rows: pd.DataFrame, family: str) -> Figure | None:
     """Which knobs of ``family`` decide about the time, by Optuna; None where too few trials tell."""
     parts = _importances(rows[_timed(rows, cost_us(rows).astype(float)) & (rows["family"] == family)])
     if not parts:
@@ -157,7 +156,7 @@ def _space(values: pd.Series[Any]) -> BaseDistribution:
     return CategoricalDistribution([value if isinstance(value, str) else int(value) for value in known])
 
 
-def roofline(best: Sequence[Winner]) -> str:
+def roofline(best: Sequence[Winner]) -> Figure:
     """TFLOP/s of all winners by their arithmetic intensity, under what the device allows."""
     points = [winner for winner in best if winner.roofline_fraction]
     intensity = {winner.row: winner.shape.flops / winner.shape.unique_bytes for winner in points}
@@ -180,7 +179,7 @@ def roofline(best: Sequence[Winner]) -> str:
     return _figure("winners under the roofline", traces, {"xaxis": xaxis, "yaxis": yaxis})
 
 
-def ladder(best: Sequence[Winner], default_us: Mapping[Any, float]) -> str:
+def ladder(best: Sequence[Winner], default_us: Mapping[Any, float]) -> Figure:
     """Time by M of the winners of one (N, K), and of the default where it was tried.
 
     Args:
@@ -232,12 +231,8 @@ def _logarithmic(values: Iterable[float]) -> dict[str, Any]:
     return {"type": "log", "tickvals": shown, "ticktext": [f"{tick:g}" for tick in shown], "range": limits}
 
 
-def _figure(title: str, traces: Sequence[Trace], layout: Mapping[str, Any]) -> str:
+def _figure(title: str, traces: Sequence[Trace], layout: Mapping[str, Any]) -> Figure:
     margin = {"l": 60, "r": 20, "t": 36, "b": 48}
     heading = {"text": title, "font": {"size": 14}, "x": 0.02, "xanchor": "left"}
     whole = {**LAYOUT, "margin": margin, "title": heading, **layout}
-    return json.dumps({"data": list(traces), "layout": whole}, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else str(value)
+    return {"data": list(traces), "layout": whole}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -34,13 +33,13 @@ class Parts:
 
     Args:
         html: Sections by name.
-        fixed: Charts that are always shown, JSON by the id of their place.
-        shapes: Charts and ties of each shape, JSON by part.
+        fixed: Charts that are always shown, by the id of their place.
+        shapes: Charts and ties of each shape, by part.
     """
 
     html: Mapping[str, str]
-    fixed: Mapping[str, str]
-    shapes: Mapping[str, Mapping[str, str | None]]
+    fixed: Mapping[str, figures.Figure]
+    shapes: Mapping[str, Mapping[str, figures.Figure | str | None]]
 
 
 def all_of(
@@ -119,7 +118,7 @@ def _shapes(summaries: Sequence[Summary]) -> str:
     )
 
 
-def _search(frame: pd.DataFrame, summary: Summary) -> dict[str, str | None]:
+def _search(frame: pd.DataFrame, summary: Summary) -> dict[str, figures.Figure | str | None]:
     rows = rows_of(frame, summary.device, summary.shape).sort_values(["started", "trial"], kind="stable")
     family = summary.winner.family if summary.winner else ""
     return {
@@ -127,7 +126,7 @@ def _search(frame: pd.DataFrame, summary: Summary) -> dict[str, str | None]:
         "families": figures.families(rows),
         "knobs": figures.knobs(rows, family),
         "importance": figures.importance(rows, family),
-        "ties": json.dumps(_ties(rows, summary.winner)),
+        "ties": _ties(rows, summary.winner),
     }
 
 
@@ -144,7 +143,7 @@ def _ties(rows: pd.DataFrame, winner: Winner | None) -> str:
     return heading + table(("family", "configuration", "us"), cells, ("us",))
 
 
-def _ladders(frame: pd.DataFrame, best: Sequence[Winner]) -> dict[str, str]:
+def _ladders(frame: pd.DataFrame, best: Sequence[Winner]) -> dict[str, figures.Figure]:
     """A chart for each (device, N, K, evidence) with several M."""
     default_us = _default_us(frame, best)
     groups: dict[tuple[Any, ...], list[Winner]] = {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +19,7 @@ from typing import Any, ClassVar
 from filelock import FileLock
 
 from kernels.device import GFX950
-from kernels.disk import UNREADABLE, BuildCache, default_cache, digest_of, writable_cache
+from kernels.disk import BuildCache, default_cache, digest_of, writable_cache
 from kernels.errors import InputError, KernelError, TimedOutError
 from kernels.rocm.compiler import (
     SOURCES,
@@ -31,6 +32,8 @@ from kernels.rocm.compiler import (
     compile_hip,
     find_compiler,
 )
+
+DIGEST_BYTES = sha256().digest_size  # behind a code object
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,7 @@ class HipCache(BuildCache[HipBuild]):
         """
         compiler = compiler or find_compiler()
         key = build_key(kernel, arch, compiler, self.sources)
-
-        def make() -> HipBuild:
-            return compile_hip(kernel, arch, compiler, log, self.sources)
-
+        make = partial(compile_hip, kernel, arch, compiler, log, self.sources)
         known = self.load(key) or self._writable()._make(key, make)
         if isinstance(known, KernelError):
             raise known
@@ -83,9 +83,11 @@ class HipCache(BuildCache[HipBuild]):
     def _assembled(self, key: str) -> bytes | None:
         """The code object under ``key``; None if nothing whole is there."""
         try:
-            return _verified(self.path(key, ".co").read_bytes())
-        except UNREADABLE:
+            stored = self.path(key, ".co").read_bytes()
+        except OSError:
             return None
+        content = stored[:-DIGEST_BYTES]
+        return content if sha256(content).digest() == stored[-DIGEST_BYTES:] else None
 
     def _assemble(self, key: str, assembly: str, arch: str, compiler: HipCompiler) -> bytes:
         """Assemble and keep, unless that was done before."""
@@ -107,7 +109,10 @@ class HipCache(BuildCache[HipBuild]):
         try:
             known = self.load(key)
             if known is None:
-                known = _attempt(make)
+                try:
+                    known = make()
+                except self.FAILURES as error:
+                    known = error
                 with _named(self.folder):
                     self.store(key, known)
             return known
@@ -122,18 +127,3 @@ def _named(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{folder}: {error.strerror}; set XDG_CACHE_HOME to a folder you may write") from error
-
-
-def _attempt(make: Callable[[], HipBuild]) -> HipBuild | KernelError:
-    try:
-        return make()
-    except HipCache.FAILURES as error:
-        return error
-
-
-def _verified(stored: bytes) -> bytes:
-    size = sha256().digest_size
-    content = stored[:-size]
-    if sha256(content).digest() != stored[-size:]:
-        raise ValueError("altered")
-    return content

@@ -28,7 +28,7 @@ from kernels.rocm.code_objects import find_catalogue
 from kernels.rocm.compiler import LINKER, find_compiler
 from kernels.rocm.toolchain import LLVM_OLDEST, llvm_tool
 from kernels.tables.file import load_table
-from kernels.tables.rows import OLDEST_TRITON, TunedTable, is_stale
+from kernels.tables.rows import OLDEST_TRITON, TunedTable, is_stale, minor_numbers
 from kernels.tables.sources import user_tables
 from kernels.wording import counted
 from search.device.inventory import GpuFacts, alike, look, others_note
@@ -84,11 +84,6 @@ def examine(results: Path, storage: str | None = None) -> list[Check]:
     ]  # fmt: skip
 
 
-def _numbers(version: str) -> tuple[int, int]:
-    major, minor, *_ = (*version.split("."), "0")
-    return int(major), int(minor)
-
-
 def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
@@ -96,7 +91,7 @@ def _dotted(version: tuple[int, int]) -> str:
 def _python() -> Check:
     version = platform.python_version()
     detail = f"{version}, {counted(lent_cores(), 'CPU core')}"
-    if _numbers(version) >= PYTHON_FROM:
+    if minor_numbers(version) >= PYTHON_FROM:
         return Check("python", "ok", detail)
     return Check("python", "warning", detail, f"use Python {_dotted(PYTHON_FROM)} or newer")
 
@@ -104,14 +99,14 @@ def _python() -> Check:
 def _torch() -> Check:
     toolkit = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
     detail = f"{torch.__version__}, {toolkit if torch.version.hip or torch.version.cuda else 'CPU only'}"
-    if _numbers(torch.__version__) >= TORCH_FROM:
+    if minor_numbers(torch.__version__) >= TORCH_FROM:
         return Check("torch", "ok", detail)
     return Check("torch", "warning", detail, f"use torch {_dotted(TORCH_FROM)} or newer")
 
 
 def _triton() -> Check:
     oldest, newest = TRITON_RANGE
-    if oldest <= _numbers(triton.__version__) <= newest:
+    if oldest <= minor_numbers(triton.__version__) <= newest:
         return Check("triton", "ok", triton.__version__)
     return Check(
         "triton", "warning", f"{triton.__version__} is untested", f"use {_dotted(oldest)} to {_dotted(newest)}"
@@ -176,7 +171,7 @@ def _core_limit() -> Check:
 
 
 def _graphs(hip: str) -> Check:
-    if _numbers(hip) == DOUBTFUL_ROCM:
+    if minor_numbers(hip) == DOUBTFUL_ROCM:
         found = f"ROCm {hip}: 7.2.0 to 7.2.3 corrupt captured graphs in some processes; replays are compared here"
         return Check("graphs", "warning", found, "use ROCm 7.1, or 7.2.4 and newer")
     return Check("graphs", "ok", f"ROCm {hip}")

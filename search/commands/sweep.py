@@ -32,7 +32,7 @@ from search.evaluation import Candidate, Evaluation, FinalsFailedError, Point, V
 from search.evaluators import Evaluator
 from search.evaluators.replay import named_points
 from search.evaluators.targets import check_engine, check_jobs, make_cluster, make_evaluator
-from search.formats.incumbents import incumbents
+from search.formats.aiter_json import incumbents
 from search.report.progress import TerminalReporter
 from search.results.claims import SharedClaims, shared_claims
 from search.results.dashboard import describe_study
@@ -365,7 +365,7 @@ class _Sweep:
         ended = run.run(
             sampler=request.sampler, seed=request.seed, trials=request.trials,
             seeds=[] if complete else self.first_trials(shape, points), deadline_s=end_s, shares=shares,
-            stopping=self.stopping,
+            stopping=Stopping(request.patience, None if request.until is None else request.until / 100),
         )  # fmt: skip
         if leads:
             self.end(trials, ended)
@@ -392,12 +392,6 @@ class _Sweep:
     def patiently(self, attempt: Callable[[], Result]) -> Result:
         """What ``attempt`` gives; a server that is shared may be away for a while."""
         return attempt() if self.claims is None else self.claims.patiently(attempt)
-
-    @property
-    def stopping(self) -> Stopping:
-        """When a search has done enough."""
-        until = self.request.until
-        return Stopping(self.request.patience, None if until is None else until / 100)
 
     def open_study(self, shape: GemmShape) -> optuna.Study:
         """The study of this shape: the newest, or a new one."""

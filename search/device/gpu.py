@@ -42,13 +42,9 @@ REASON_LENGTH = 300  # characters kept of a driver's message
 class GpuFaultError(KernelError):
     """A kernel broke the GPU's context: this process can use it no longer and must end."""
 
-    outcome = "crashed"
-
 
 class CaptureRefusedError(KernelError):
     """The runtime does not capture a launch of this candidate into a graph."""
-
-    outcome = "crashed"
 
 
 class ReplayDiffersError(GpuFaultError):

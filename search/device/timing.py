@@ -26,8 +26,6 @@ GRAPH_BYTES = 1 << 30  # a graph of more launches than this touches bytes takes 
 class BrokenMeasurementError(KernelError):
     """The clock gave a time that cannot be: not positive, or below what the hardware can do. It is not recorded."""
 
-    outcome = "crashed"
-
 
 @dataclass(frozen=True)
 class TimingProtocol:

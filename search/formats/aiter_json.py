@@ -3,23 +3,27 @@
 Source: ``aiter/ops/triton/utils/gemm_config_utils.py`` and ``_triton_kernels/gemm/basic`` of AITER. A key ``M_LEQ_x``
 serves M up to x if x is one of the bounds of the operation, ``any`` the rest; K in a file's name counts logical
 elements. Older releases (0.1.7) have keys of words instead, each for a range that their loader fixes. The files hold no
-times, and a file without N and K in its name is a default for all shapes.
+times, and a file without N and K in its name is a default for all shapes. What an AITER that is here would launch by
+them is tried before anything else.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from kernels.config import KernelConfig
 from kernels.device import ARCHITECTURES, GFX950, DeviceKey, usual_device
-from kernels.families.aiter_triton import next_pow2
+from kernels.errors import InputError
+from kernels.families.aiter_triton import PLAIN_SCALES_BELOW, next_pow2
 from kernels.families.stages import cdiv, round_up
 from kernels.problem import GemmShape
+from kernels.rocm.aiter_triton import triton_root
 from kernels.tables.rows import TableRow, TunedTable
 from search.formats.format import (
     TRITON_KNOBS,
@@ -50,6 +54,11 @@ DEVICES: Final = {name: usual_device(arch) for arch, row in ARCHITECTURES.items(
 KNOBS: Final = {**TRITON_KNOBS, "cache_modifier": "cache_modifier", "NUM_KSPLIT": "split_k"}
 IGNORED: Final = {"kpack", "SPLITK_BLOCK_SIZE"}  # set anew by the launcher, or read by no kernel here
 PROTOCOL: Final = "published by AITER without a time"
+INCUMBENTS: Final = {
+    "aiter_triton_a4w4": "GEMM-AFP4WFP4_PRESHUFFLED",
+    "aiter_triton_a16w4": "GEMM-A16WFP4_PRESHUFFLED",
+}  # operations by the family that runs AITER's kernel of them
+Point = tuple[str, KernelConfig]
 _NAME = re.compile(
     r"(?:(?P<device>MI\d+X|gfx\d+)-)?(?P<op>(?:FUSED-|BATCHED_)?(?:GEMM|FF)\w*(?:-[A-Za-z]\w*)*?)"
     r"(?:-B=\d+)?(?:-N=(?P<N>\d+)-K=(?P<K>\d+)|(?P<other>-\w+=.*))?"
@@ -72,10 +81,6 @@ class Operation:
     split: str
     bounds: tuple[int, ...] = BOUNDS
     rows: bool = False
-
-    def family(self, split_k: int) -> str:
-        """Family of a configuration."""
-        return self.split if split_k > 1 else self.whole
 
 
 OPERATIONS: Final = {
@@ -166,11 +171,39 @@ def _trial(place: _Place, operation: Operation, device: DeviceKey, M: int | None
     values = our_knobs(body, KNOBS, IGNORED)
     values["cache_modifier"] = values.get("cache_modifier") or ""
     split_k = effective_split(place.K, int(values["BLOCK_K"]), int(values.pop("split_k", 1)))
-    family = operation.family(split_k)
+    family = operation.split if split_k > 1 else operation.whole
     if family != "fused":
         values["split_k"] = split_k
     config = make_config(family, values)
     return Trial(device, GemmShape(M, place.N, place.K), family, config, protocol=PROTOCOL, reason=PROTOCOL)
+
+
+def incumbents(shape: GemmShape, families: Collection[str] = tuple(INCUMBENTS)) -> list[Point]:
+    """What the AITER that is here would launch for a shape by each of its kernels among ``families``.
+
+    None where no AITER is found, or it has no file.
+
+    Raises:
+        InputError: A file of AITER's that cannot be read.
+    """
+    asked = [(family, operation) for family, operation in INCUMBENTS.items() if family in families]
+    if not asked:
+        return []
+    try:
+        root = triton_root()
+    except InputError:
+        return []
+    chosen = [(family, choice(root, operation, shape)) for family, operation in asked]
+    return [(family, _incumbent(family, knobs, shape)) for family, knobs in chosen if knobs is not None]
+
+
+def _incumbent(family: str, knobs: Mapping[str, Any], shape: GemmShape) -> KernelConfig:
+    """The choice as the spaces name it: no group larger than there are tiles, a quantise kernel for so many rows."""
+    most = next_pow2(cdiv(shape.M, knobs["BLOCK_M"]))
+    values = {**knobs, "GROUP_M": 1 if knobs["BLOCK_N"] >= shape.N else min(knobs["GROUP_M"], most)}
+    if family == "aiter_triton_a4w4":
+        values |= {"QUANT_BLOCK_M": 1, "QUANT_BLOCK_K": 1024} if shape.M < PLAIN_SCALES_BELOW else {}
+    return make_config(family, values)
 
 
 def choice(root: Path, operation: str, shape: GemmShape) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from kernels.families.defaults import default_choice
 from kernels.problem import GemmShape
 from kernels.wording import counted
 from search.evaluation import Point
-from search.formats.incumbents import incumbents
+from search.formats.aiter_json import incumbents
 from search.results.comparisons import published_factor, untuned_factor
 from search.results.winners import Competition
 from search.space.shapes import Layer, ShapeSet

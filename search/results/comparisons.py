@@ -17,7 +17,7 @@ from kernels.tables import lookup
 from kernels.tables.rows import TableRow, TunedTable
 from kernels.wording import counted
 from search.evaluation import Point
-from search.formats.incumbents import incumbents
+from search.formats.aiter_json import incumbents
 from search.results.winners import Competition, Winner, slowdowns
 
 LIBRARY: Point = ("aiter", FAMILIES["aiter"].config_type())

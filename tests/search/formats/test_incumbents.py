@@ -1,4 +1,4 @@
-"""search.formats.incumbents: what AITER's own files choose for a shape, in both of its layouts."""
+"""search.formats.aiter_json: what AITER's own files choose for a shape, in both of its layouts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernels.errors import InputError
 from kernels.families.aiter_triton import AiterPackedConfig, AiterTritonConfig
 from kernels.problem import GemmShape
 from kernels.rocm.code_objects import PATH_VARIABLE
-from search.formats.incumbents import incumbents
+from search.formats.aiter_json import incumbents
 
 NEW, OLD = "gfx950/triton/gemm/gemm_afp4wfp4_preshuffled", "gemm"
 FUSED = "gemm/gfx950-GEMM-A16WFP4_PRESHUFFLED.json"

@@ -40,12 +40,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class ServedCandidate(Candidate):
-    """A candidate that is to be right wherever its row serves it.
-
-    Args:
-        lowest_M: That the row serves.
-        greatest_M: That the row serves.
-    """
+    """A candidate that is to be right wherever its row serves it, from the lowest to the greatest M."""
 
     lowest_M: int
     greatest_M: int

@@ -231,12 +231,7 @@ def _scale_stride(shape: GemmShape) -> int:
 
 @dataclass(frozen=True, eq=False)
 class AiterSum(AiterStage):
-    """Sum the slices of K with AITER's kernel.
-
-    Args:
-        slices: How many.
-        BLOCK_N: Columns of a tile.
-    """
+    """Sum the slices of K with AITER's kernel."""
 
     slices: Any
     BLOCK_N: int = REDUCE_BLOCK[1]

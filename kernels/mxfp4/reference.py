@@ -27,7 +27,6 @@ class ErrorReport:
         mismatches: Elements further than ``ulp`` steps.
         first_mismatch: Index of the first of them in row-major order, None if there is none.
         nan_count: NaNs in the result, whether the reference expects them or not.
-        ulp: Steps allowed.
     """
 
     elements: int
@@ -54,7 +53,6 @@ def mxfp4_gemm_reference(a: torch.Tensor, weight: PackedWeight, rule: ExponentRu
     Args:
         a: [..., M, K], bfloat16, float16 or float32, any strides, on any device.
         weight: [N, K].
-        rule: Exponent rule with which ``a`` is quantised.
 
     Raises:
         TypeError: ``a`` has another dtype.

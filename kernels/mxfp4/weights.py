@@ -26,8 +26,6 @@ class PackedWeight:
     Args:
         data: [N, K // 2] uint8, contiguous, in the order of :func:`kernels.mxfp4.layouts.weight_offset`.
         scale: [pad256(N), pad8(K // 32)] uint8, contiguous, in that of :func:`kernels.mxfp4.layouts.scale_offset`.
-        N: Logical rows.
-        K: Logical columns.
 
     Raises:
         TypeError: A tensor is not uint8.
@@ -97,7 +95,6 @@ class PackedWeight:
         Args:
             data: [N, K // 2] uint8 or float4_e2m1fn_x2 (the competition's ``B_shuffle``).
             scale: [pad256(N), pad8(K // 32)] uint8 or float8_e8m0fnu (``B_scale_sh``).
-            N: Logical rows.
             K: Logical columns: elements, not bytes.
 
         Raises:

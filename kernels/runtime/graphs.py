@@ -128,11 +128,7 @@ class _OfWeight:
 
 @dataclass(eq=False)
 class GraphCache:
-    """Captured products by weight, stream and addresses; at most ``limit`` of them, freed with the weight.
-
-    Args:
-        limit: Graphs kept.
-    """
+    """Captured products by weight, stream and addresses; at most ``limit`` of them, freed with the weight."""
 
     backend: CudaGraphs = field(default_factory=CudaGraphs)
     limit: int = MAX_GRAPHS
@@ -162,7 +158,6 @@ class GraphCache:
 
         Args:
             weight: Whose memory the kernels read in place.
-            pointers: The addresses of this call.
             index: The GPU, -1 if there is none.
             tickets: Counters of the caller's stream, on which alone the graph is replayed.
 

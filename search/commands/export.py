@@ -59,11 +59,13 @@ class Proof:
     failed: Mapping[Claim, str] = field(default_factory=dict)
 
     def joined(self, other: Proof) -> Proof:
-        """Both."""
-        return Proof(
-            self.right | other.right, {**self.wrong, **other.wrong}, {**self.unproven, **other.unproven},
-            {**self.failed, **other.failed},
-        )  # fmt: skip
+        """Both; of two answers to a claim a fault counts before ``right``, and that before none."""
+        wrong = {**self.wrong, **other.wrong}
+        failed = {claim: why for claim, why in {**self.failed, **other.failed}.items() if claim not in wrong}
+        right = (self.right | other.right) - {*wrong, *failed}
+        open_claims = {**self.unproven, **other.unproven}
+        answered = {*right, *wrong, *failed}
+        return Proof(right, wrong, {one: why for one, why in open_claims.items() if one not in answered}, failed)
 
     def without_answer(self, claims: Sequence[Claim]) -> list[Claim]:
         """Those of ``claims`` that nobody looked at."""

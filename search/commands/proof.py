@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import reduce
 
 from kernels.device import DeviceKey
 from kernels.tables.rows import TableRow, needs_proof
@@ -22,13 +23,9 @@ def prove(device: DeviceKey, claims: Sequence[Claim]) -> Proof:
     if None not in refusals.values():
         return Proof(unproven=dict.fromkeys(claims, "; ".join(filter(None, refusals.values()))))
     print(f"executing {counted(len(claims), 'row')} as they will serve", file=sys.stderr)
-    proofs = [_proof(BACKENDS[name], device, claims) for name, refusal in refusals.items() if refusal is None]
-    right = frozenset[Claim]().union(*(one.right for one in proofs))
-    wrong = {claim: reason for one in proofs for claim, reason in one.wrong.items()}
-    failed = {claim: reason for one in proofs for claim, reason in one.failed.items() if claim not in wrong}
-    doubtful = {claim: reason for one in proofs for claim, reason in one.unproven.items()}
-    unproven = {claim: reason for claim, reason in doubtful.items() if claim not in {*right, *wrong, *failed}}
-    return Proof(right - {*wrong, *failed}, wrong, unproven, failed)
+    return reduce(
+        Proof.joined, (_proof(BACKENDS[name], device, claims) for name, why in refusals.items() if why is None)
+    )
 
 
 def _proof(backend: Backend, device: DeviceKey, claims: Sequence[Claim]) -> Proof:

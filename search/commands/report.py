@@ -25,7 +25,6 @@ def report(frame: pd.DataFrame, path: Path, against: Path | None = None, gains: 
 
     Args:
         against: Results, a tuned table or a published file to compare with.
-        gains: Lines that say what a model gains.
 
     Raises:
         InputError: No plotly, nothing to show or to compare with, or a file that cannot be written.

@@ -16,7 +16,6 @@ class SharedQueue:
 
     Args:
         shapes: In the order in which they are led.
-        open_study: The study of a shape.
     """
 
     def __init__(

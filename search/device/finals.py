@@ -44,8 +44,7 @@ class Decision:
     """What a study's finals gave.
 
     Args:
-        confirmed_us: The winner through the dispatcher; None where that failed.
-        why_not: What failed.
+        confirmed_us: The winner through the dispatcher; None where that failed, and ``why_not``.
     """
 
     selection: Selection

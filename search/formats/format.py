@@ -27,7 +27,6 @@ class Trial:
 
     Args:
         device: Where it ran, or is meant to run.
-        family: Of ``config``.
         outcome: One of ``search.evaluation.OUTCOMES``.
         time_us: Measured median; None where the file has no times.
         reason: Why the outcome is not ``ok``, or what is missing.
@@ -63,7 +62,6 @@ class Reading:
 
     Args:
         trials: What can be used here.
-        files: How many files it comes from.
         others: Files beside them that are of no format here.
     """
 

@@ -24,15 +24,6 @@ class _Begun:
     start_s: float
     first: int
 
-    def ran(self, progress: StudyProgress) -> int:
-        """Trials since then."""
-        return progress.done - self.first
-
-    @property
-    def seconds(self) -> float:
-        """Since it began."""
-        return time.monotonic() - self.start_s
-
 
 @dataclass
 class TerminalReporter:
@@ -92,8 +83,8 @@ class TerminalReporter:
     def progress(self, progress: StudyProgress) -> None:
         """Move the bar of a shape at work."""
         begun = self._begun.get(progress.shape) or self._begin(progress)
-        seconds = begun.seconds
-        rate = begun.ran(progress) / seconds if seconds > 0 else 0.0
+        seconds = time.monotonic() - begun.start_s
+        rate = (progress.done - begun.first) / seconds if seconds > 0 else 0.0
         note = f"{rate:.1f}/s  {self._best(progress)}"
         self._bars.update(begun.bar, completed=progress.done, total=progress.total, note=note)
 
@@ -105,9 +96,9 @@ class TerminalReporter:
         begun = self._begun.get(progress.shape) or self._begin(progress)
         del self._begun[progress.shape]
         self._bars.remove_task(begun.bar)
-        ran = begun.ran(progress)
+        ran = progress.done - begun.first
         idle = "nothing left to do" if progress.done >= progress.total else "none new"
-        did = f"{ran} new in {begun.seconds:.0f} s" if ran else idle
+        did = f"{ran} new in {time.monotonic() - begun.start_s:.0f} s" if ran else idle
         outcomes = _outcomes(progress)
         self.console.print(
             f"[{self._studies_done}/{self._shapes}] {progress.shape}: {self._best(progress)}, "

@@ -28,7 +28,6 @@ def write_timeline(
 
     Args:
         clock_mhz: Clock of the shader engine.
-        to: Path without an ending.
 
     Raises:
         InputError: No matplotlib, or a file that cannot be written.

@@ -40,7 +40,6 @@ class ModelLayer:
         tp: Ranks that share the model.
         source: How N and K follow from the configuration.
         experts: How many alike there are, of which each token takes ``top_k``; 0 of a dense layer.
-        top_k: Experts of a token.
         M: Ladder of its own, "" for that of the model.
     """
 

@@ -35,7 +35,6 @@ class Layer:
         calls: How often a step runs it.
         tp: Deployments that have it, by their number of tensor-parallel ranks.
         experts: How many alike there are; 0 of a dense layer.
-        top_k: Experts of a token.
     """
 
     name: str
@@ -214,7 +213,7 @@ def _csv_shapes(path: Path) -> tuple[list[GemmShape], tuple[str, ...]]:
         InputError: No header, a row without extents, or no row that is supported.
     """
     lines = _lines(path)
-    reader = csv.reader(lines, delimiter=_delimiter(lines[0] if lines else ""))
+    reader = csv.reader(lines, delimiter=max(",;\t", key=lines[0].count) if lines else ",")
     header = [cell.strip().upper() for cell in next(reader, [])]
     if header and not {"M", "N", "K"} <= set(header):
         problem = f"the header {lines[0]!r} lacks M, N or K"
@@ -235,10 +234,6 @@ def _csv_shapes(path: Path) -> tuple[list[GemmShape], tuple[str, ...]]:
         raise InputError(f"{path}:{where[0]}: {reason}; correct or remove it (M, N, K count logical elements)")
     left_out = tuple(f"{path}: left out: {reason} (line {first_of(where, NAMED)})" for reason, where in refused.items())
     return shapes, left_out
-
-
-def _delimiter(header: str) -> str:
-    return max(",;\t", key=header.count)
 
 
 def _extents(cells: Mapping[str, str], where: str) -> tuple[int, int, int]:

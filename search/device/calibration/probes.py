@@ -74,7 +74,6 @@ def probes_of(device: DeviceKey, cache_bytes: int, *, share: float = 1.0) -> tup
     """Every probe that ``device`` can run, in the order in which constants depend on each other.
 
     Args:
-        cache_bytes: Of the last-level cache.
         share: Of the repetitions and of the bytes that are touched; 1 but for rehearsals and the simulator.
     """
     units = device.cu_count

@@ -53,7 +53,6 @@ def executed(probe: Probe, machine: Machine, cache: ArtifactCache) -> ExecutedPr
 
     Args:
         machine: Decides how many workgroups fit.
-        cache: Of compiled kernels.
 
     Raises:
         KernelError: It does not compile, or has an instruction that is not modelled.
@@ -74,7 +73,6 @@ def first_workgroups(
     Args:
         arrays: The memory of each buffer, which the launches change.
         machine: Decides how many workgroups fit.
-        cache: Of compiled kernels.
 
     Raises:
         KernelError: It does not compile, or has an instruction that is not modelled.

@@ -34,12 +34,7 @@ def write_report(
     gains: Sequence[str] = (),
     regrets: Sequence[str] = (),
 ) -> None:
-    """Write the report of ``frame``.
-
-    Args:
-        against: Comparison with other results, a table or a published file.
-        gains: Lines that say what a model gains.
-        regrets: Lines about rows that serve smaller M than their own.
+    """Write the report of ``frame``, with lines about what models gain and about rows that lose at smaller M.
 
     Raises:
         InputError: No plotly, no trials, or a file that cannot be written.

@@ -41,8 +41,7 @@ from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
 from kernels.runtime.dispatcher import Dispatcher
 from kernels.runtime.graphs import RECENT
-from kernels.runtime.planner import Choice
-from kernels.tables import Lookup
+from kernels.tables import Choice, Lookup
 from search.terminal import one_line_errors
 
 Call = Callable[[], object]

@@ -31,7 +31,7 @@ from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.evaluation import Candidate
-from search.evaluators.offline import ExecutedCandidate
+from search.evaluators.execution import ExecutedCandidate
 from search.gate.check import check_program, load_calls
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import check_resources, compile_call

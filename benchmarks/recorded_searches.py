@@ -20,10 +20,11 @@ from kernels.problem import GemmShape
 from search.evaluation import Candidate
 from search.evaluators.replay import ReplayEvaluator
 from search.space.space import load_spaces
+from search.study.earlier import SHAPES, OtherShape
 from search.study.features import PointSpace
 from search.study.priors import distance, estimates_us, favourites
 from search.study.surrogate import SurrogateSearch
-from search.study.transfer import SHAPES, OtherShape, expected_by
+from search.study.transfer import expected_by
 
 SPACES = Path(__file__).resolve().parent / "recorded_spaces"
 CSV_TIME = "time_ms"

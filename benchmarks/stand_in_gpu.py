@@ -108,7 +108,8 @@ def sweep(
         os.environ["TRITON_CACHE_DIR"] = f"{folder}/triton"
         gpu, cpu, results = (Path(folder) / name for name in ("gpu", "cpu", "results"))
         work = partial(stand_in, measure_s=measure_s, final_s=final_s, log=gpu)
-        compiler = WorkerPool(partial(compiled, log=cpu), jobs, partial(begin_compiling, H200), fork=True)
+        begin = partial(begin_compiling, H200)
+        compiler = WorkerPool(partial(compiled, log=cpu), jobs, begin, fork=begin_compiling.__module__)
         evaluator = DeviceEvaluator(H200, jobs=jobs, compiler=compiler, workers=[WorkerPool(work, 1)])
         vars(sweeps)["make_evaluator"] = lambda *_, **__: evaluator
         wanted = tuple(map(GemmShape.parse, shapes))

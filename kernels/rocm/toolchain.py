@@ -79,6 +79,17 @@ def _existing(*places: str) -> Iterator[str]:
     return (found for found in map(shutil.which, places) if found is not None)
 
 
+@cache
+def torch_version() -> str:
+    """Version of torch; it is not loaded for that, which takes more than a second."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:  # built from source and not installed
+        import torch
+
+        return str(torch.__version__)
+
+
 TRITON_DISTRIBUTIONS: Final = ("triton", "triton-rocm", "pytorch-triton-rocm")
 
 

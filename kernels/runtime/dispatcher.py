@@ -9,16 +9,15 @@ import torch
 
 from kernels.device import DeviceKey
 from kernels.errors import InputError
-from kernels.families.defaults import default_choice
 from kernels.mxfp4.weights import PackedWeight
 from kernels.problem import GemmShape
 from kernels.runtime.graphs import GraphCache, Pointers
 from kernels.runtime.operands import Operands, check_apart, check_shuffled, operands
 from kernels.runtime.plan import LIMIT_BYTES, Plan, address_of
-from kernels.runtime.planner import Choice, Planned, Planner, Statistics
+from kernels.runtime.planner import Planned, Planner, Statistics
 from kernels.runtime.runner import MakeRunner, make_runner
 from kernels.runtime.tickets import Tickets
-from kernels.tables import Lookup, lookup
+from kernels.tables import Choice, choose
 from kernels.tables.misses import MissRecorder
 from kernels.tables.rows import TunedTable
 from kernels.tables.sources import TableSource
@@ -61,13 +60,7 @@ class Dispatcher:
 
     def choose(self, shape: GemmShape) -> Choice:
         """The table's row for ``shape``, or the default where there is none; what ``gemm`` runs."""
-        if self.table is None:
-            found = Lookup(None, "miss", f"no table for {self.device}")
-        else:
-            found = lookup(self.table, shape, deterministic_only=self.deterministic_only)
-        if found.row is not None:
-            return Choice(found.row.family, found.row.config, found)
-        return Choice(*default_choice(shape, self.device), found)
+        return choose(self.table, shape, self.device, deterministic_only=self.deterministic_only)
 
     @property
     def statistics(self) -> Statistics:

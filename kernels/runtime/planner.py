@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-from kernels.config import KernelConfig
 from kernels.device import DeviceKey, local_device
 from kernels.errors import KernelError
 from kernels.families.defaults import default_choice, smallest_choice
@@ -19,7 +18,7 @@ from kernels.launches.triton_kernel import COMPILER_ERRORS
 from kernels.problem import GemmShape
 from kernels.runtime.plan import Inputs, Plan, build_plan
 from kernels.runtime.runner import MakeRunner
-from kernels.tables import How, Lookup
+from kernels.tables import Choice, How, Lookup
 from kernels.tables.misses import MissRecorder
 
 LOGGER = logging.getLogger(__name__)
@@ -28,19 +27,6 @@ MAX_PLANS = 8192  # a few kB each; beyond, the oldest goes
 # configuration needs is not on this machine.
 UNBUILDABLE = (*COMPILER_ERRORS, KernelError)
 PlanKey = tuple[int, int, int, int, int, int]  # M, N, K, row stride of A, misaligned operands, GPU index
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What serves a shape, and why.
-
-    Args:
-        lookup: The table's answer; its ``row`` is None where the family's default serves.
-    """
-
-    family: str
-    config: KernelConfig
-    lookup: Lookup
 
 
 @dataclass(eq=False)

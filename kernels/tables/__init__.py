@@ -1,4 +1,4 @@
-"""Tuned tables; the door looks up the configuration that serves a shape."""
+"""Tuned tables; the door chooses the configuration that serves a shape."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Literal
 
 import triton
 
+from kernels.config import KernelConfig
+from kernels.device import DeviceKey
+from kernels.families.defaults import default_choice
 from kernels.problem import GemmShape
 from kernels.tables.rows import OLDEST_TRITON, TableRow, TunedTable
 
@@ -26,6 +29,32 @@ class Lookup:
     row: TableRow | None
     how: How
     explanation: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What serves a shape, and why.
+
+    Args:
+        lookup: The table's answer; its ``row`` is None where the default serves.
+    """
+
+    family: str
+    config: KernelConfig
+    lookup: Lookup
+
+
+def choose(
+    table: TunedTable | None, shape: GemmShape, device: DeviceKey, *, deterministic_only: bool = False
+) -> Choice:
+    """What serves ``shape`` on ``device``: the row that :func:`lookup` finds, or the default where there is none."""
+    if table is None:
+        found = Lookup(None, "miss", f"no table for {device}")
+    else:
+        found = lookup(table, shape, deterministic_only=deterministic_only)
+    if found.row is not None:
+        return Choice(found.row.family, found.row.config, found)
+    return Choice(*default_choice(shape, device), found)
 
 
 def lookup(table: TunedTable, shape: GemmShape, *, deterministic_only: bool = False) -> Lookup:

@@ -14,7 +14,7 @@ from kernels.dispatch import load_dispatcher
 from kernels.families.defaults import default_choice
 from kernels.problem import GemmShape
 from kernels.runtime.dispatcher import Dispatcher
-from kernels.runtime.planner import Choice
+from kernels.tables import Choice
 from kernels.tables.file import load_table
 from kernels.tables.rows import TableRow, is_stale
 from kernels.tables.sources import TableSource

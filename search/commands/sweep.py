@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import TypeVar
 
 import optuna
-import torch
 import triton
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import SQLAlchemyError
 
 from kernels.device import DeviceKey
 from kernels.disk import configs_folder, default_cache
-from kernels.dispatch import load_dispatcher
 from kernels.errors import InputError
 from kernels.problem import GemmShape
-from kernels.rocm.toolchain import triton_version
-from kernels.tables.rows import needs_proof
+from kernels.rocm.toolchain import torch_version, triton_version
+from kernels.tables import Choice, choose
+from kernels.tables.rows import TunedTable, needs_proof
+from kernels.tables.sources import load_device_tables, user_tables
 from search.commands.budget import shares, worths
 from search.commands.shared_queue import SharedQueue
 from search.evaluation import Candidate, Evaluation, FinalsFailedError, Point, Value
@@ -208,6 +208,7 @@ class _Sweep:
     claims: SharedClaims | None = None  # where other sweeps may write to the same storage
     stop: threading.Event = field(default_factory=threading.Event)
     studies: dict[GemmShape, str] = field(default_factory=dict)
+    table: TunedTable | None = field(init=False)
     rounds: Rounds = field(init=False)
     earlier: EarlierStudies = field(init=False)
     slots: threading.Semaphore = field(default_factory=threading.Semaphore)  # of searches that submit candidates
@@ -219,7 +220,8 @@ class _Sweep:
     helping: threading.Lock = field(default_factory=threading.Lock)  # claims are of a process, so that one lane helps
 
     def __post_init__(self) -> None:
-        """Learn which studies there are."""
+        """Read the tuned rows, and learn which studies there are."""
+        self.table = load_device_tables(self.evaluator.device, user_tables()).table
         names = study_names(self.storage)
         location = self.request.storage or self.request.results
         self.rounds = Rounds(names)
@@ -304,8 +306,7 @@ class _Sweep:
         trials = searched_trials(self.storage, self.studies.values())
         self.held = {shape: trials.get(self.studies.get(shape, ""), 0) for shape in request.shapes}
         held = self.held if request.time_budget_s is not None else dict.fromkeys(request.shapes, 0)
-        table = load_dispatcher(self.evaluator.device).table
-        unproven = {row.shape for row in (table.rows if table else ()) if needs_proof(row)}
+        unproven = {row.shape for row in (self.table.rows if self.table else ()) if needs_proof(row)}
         return sorted(request.shapes, key=lambda shape: (held[shape], shape not in unproven))
 
     def worths(self, todo: Sequence[GemmShape]) -> list[float]:
@@ -425,9 +426,15 @@ class _Sweep:
         if self.request.sampler != GRID:  # whose points are the same whatever else is searched, and by how many
             with self.reading:
                 winners = self.patiently(lambda: self.earlier.winners(shape))
-        own = first_trials(shape, self.evaluator.device, points, winners, defaults)
+        choice = self.choice(shape)
+        served = (choice.family, choice.config)
+        own = first_trials(shape, self.evaluator.device, points, served, winners, defaults)
         installed = [_legal(point, points) for point in incumbents(shape, points.legal)]
         return list(dict.fromkeys([*self.published(shape, points), *installed, *own]))
+
+    def choice(self, shape: GemmShape) -> Choice:
+        """What serves ``shape`` today."""
+        return choose(self.table, shape, self.evaluator.device)
 
     def published(self, shape: GemmShape, points: Points) -> list[Point]:
         """Published points, or the nearest that are legal here."""
@@ -439,8 +446,8 @@ class _Sweep:
         ]
 
     def hold_finals(self, kept: KeptTrials, shape: GemmShape) -> None:
-        row = load_dispatcher(self.evaluator.device).choose(shape)
-        incumbent = (row.family, row.config) if row.lookup.row and row.lookup.how == "exact" else None
+        choice = self.choice(shape)
+        incumbent = (choice.family, choice.config) if choice.lookup.row and choice.lookup.how == "exact" else None
         try:
             self.evaluator.hold_finals(kept, shape, incumbent, self.request.seed)
         except FinalsFailedError as error:
@@ -464,8 +471,7 @@ def _legal(point: Point, points: Points) -> Point:
 def _record(
     candidate: Candidate, evaluation: Evaluation, started: str, seconds: float, *, study: str, device: DeviceKey
 ) -> Mapping[str, Value]:
-    versions = {"triton": triton.__version__, "torch": torch.__version__}
     return make_record(
         study=study, device=device, candidate=candidate, evaluation=evaluation,
-        started=started, duration_s=seconds, versions=versions,
+        started=started, duration_s=seconds, versions={"triton": triton.__version__, "torch": torch_version()},
     )  # fmt: skip

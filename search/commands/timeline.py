@@ -13,7 +13,7 @@ from kernels.disk import default_cache, writable_cache
 from kernels.errors import InputError, KernelError
 from kernels.problem import GemmShape
 from search.evaluation import Candidate
-from search.evaluators.offline import execute_candidate
+from search.evaluators.execution import execute_candidate
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.model.calibrated import model_of
 from search.gfx950.model.executed import predict_works, times_of

@@ -71,7 +71,8 @@ class Compiler:
     """The actor of a node that compiles for others."""
 
     def __init__(self, make: MakeCompile, jobs: int, node: str, model: HostFacts) -> None:
-        self._pool = WorkerPool(make(model.device), jobs, partial(begin_compiling, model.device), fork=True)
+        begin = partial(begin_compiling, model.device)
+        self._pool = WorkerPool(make(model.device), jobs, begin, fork=begin_compiling.__module__)
         self._pool.start(START_S)
         self._facts = HostFacts(node, model.device, model.protocol, study_hash(), triton_version(), 2 * jobs)
 

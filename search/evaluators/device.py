@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,10 +17,12 @@ from kernels.problem import GemmShape
 from search.device.ahead import Artefacts, Compiled, compile_ahead, compile_only, noted_artefacts
 from search.device.finals import decide
 from search.device.gpu import fault_line
+from search.device.inventory import alike, local_gpus, others_note
 from search.device.lane import ROCM_LIMITS, SIMULATED_LIMITS, GpuLane, Job, TaskLimits, WorkerDeaths
 from search.device.measure import Answer, FinalTask, MeasureTask, Task, baseline, run_task
 from search.device.product import Product, protocol_on
-from search.device.timing import COLD, TimingProtocol
+from search.device.telemetry import ABSENT_NOTE, has_amdsmi
+from search.device.timing import COLD, WARM, TimingProtocol
 from search.device.visible import see_none, see_only
 from search.evaluation import SIMULATED, Candidate, Evaluation, FinalTimes, Point, Value
 from search.evaluators import Evaluator
@@ -110,7 +112,7 @@ class DeviceEvaluator(Evaluator):
         self._compile_limit = CompileLimit(self._limits.compile_s)
         compiling = partial(compile_candidate, device=device)
         begin = partial(begin_compiling, device)
-        self._compiler = compiler or WorkerPool(compiling, count, begin, fork=True)
+        self._compiler = compiler or WorkerPool(compiling, count, begin, fork=__name__)
         pools = workers or [_worker(index) for index in gpus]
         deaths = WorkerDeaths() if len(gpus) > 1 else None
         spares = [None if workers else _worker(index) for index in gpus]
@@ -231,6 +233,23 @@ class DeviceEvaluator(Evaluator):
                 answer.set_result(result)
             else:
                 answer.set_exception(result)
+
+
+def on_local_gpus(jobs: int | None, *, warm: bool, note: Callable[[str], None]) -> DeviceEvaluator | None:
+    """Measures on the GPUs of this machine that are alike, the rest is named; None where torch finds no GPU."""
+    gpus = local_gpus()
+    if not gpus:
+        return None
+    used = alike(gpus)
+    left = others_note(gpus, used)
+    if left is not None:
+        note(left)
+    first = used[0]
+    if first.key.is_amd and not has_amdsmi():
+        note(ABSENT_NOTE)
+    indices = [gpu.index for gpu in used]
+    protocol = WARM if warm else COLD
+    return DeviceEvaluator(first.key, jobs=jobs, protocol=protocol, gpus=indices, product=first.product)
 
 
 def _worker(index: int) -> WorkerPool[Task, Answer]:

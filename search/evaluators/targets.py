@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import InputError
 from kernels.wording import counted, instead_of
-from search.device.inventory import GpuFacts, alike, local_gpus, others_note
-from search.device.telemetry import ABSENT_NOTE, has_amdsmi
-from search.device.timing import COLD, WARM, TimingProtocol
-from search.device.visible import why_no_gpu
 from search.evaluators import Evaluator
-from search.evaluators.device import DeviceEvaluator
 from search.evaluators.offline import OfflineEvaluator
 from search.evaluators.replay import PREFIX, ReplayEvaluator, is_replay
 from search.workers.cores import lent_cores
@@ -52,16 +47,9 @@ def make_evaluator(
     offline = OFFLINE.fullmatch(target)
     if offline is None and target not in TARGETS:
         raise InputError(f"unknown target {target!r}; {instead_of(target, TARGETS)}")
-    if offline is None:
-        gpus = local_gpus()
-        if gpus:
-            return _measuring(gpus, jobs, WARM if warm else COLD, note)
-        reason = why_no_gpu()
-        if target == "local":
-            cure = f"use --target {GFX950.arch} to search without one"
-            raise InputError(f"--target local: {reason or f'torch finds no GPU here; {cure}'}")
-        if reason is not None:
-            note(f"nothing is measured: {reason}")
+    measuring = None if offline else _measuring(target, jobs, warm, note)
+    if measuring is not None:
+        return measuring
     cu_count = int(offline[2] or GFX950.cu_count) if offline else GFX950.cu_count
     evaluator = OfflineEvaluator(DeviceKey(GFX950.arch, cu_count), jobs=jobs, cache=cache)
     if evaluator.calibrated is not None:
@@ -69,19 +57,21 @@ def make_evaluator(
     return evaluator
 
 
-def _measuring(
-    gpus: Sequence[GpuFacts], jobs: int | None, protocol: TimingProtocol, note: Callable[[str], None]
-) -> DeviceEvaluator:
-    """Measure on the GPUs that are alike; the rest is named."""
-    used = alike(gpus)
-    left = others_note(gpus, used)
-    if left is not None:
-        note(left)
-    first = used[0]
-    if first.key.is_amd and not has_amdsmi():
-        note(ABSENT_NOTE)
-    indices = [gpu.index for gpu in used]
-    return DeviceEvaluator(first.key, jobs=jobs, protocol=protocol, gpus=indices, product=first.product)
+def _measuring(target: str, jobs: int | None, warm: bool, note: Callable[[str], None]) -> Evaluator | None:
+    """Measure on the GPUs of this machine; None where there are none, and ``target`` does not insist."""
+    from search.device.visible import why_no_gpu  # here: torch takes long to load, and other targets need none of it
+    from search.evaluators.device import on_local_gpus
+
+    evaluator = on_local_gpus(jobs, warm=warm, note=note)
+    if evaluator is not None:
+        return evaluator
+    reason = why_no_gpu()
+    if target == "local":
+        cure = f"use --target {GFX950.arch} to search without one"
+        raise InputError(f"--target local: {reason or f'torch finds no GPU here; {cure}'}")
+    if reason is not None:
+        note(f"nothing is measured: {reason}")
+    return None
 
 
 def check_jobs(jobs: int | None) -> None:

@@ -23,7 +23,7 @@ from kernels.tables.rows import TunedTable
 from search.formats.format import WHOLE, Format, LeftOut, Old, Reading, Trial, Written, judged, make_config, reading
 
 if TYPE_CHECKING:
-    from kernels.runtime.planner import Choice
+    from kernels.tables import Choice
 
 # Shapes of the problem statement: the ranked ones, and those that a submission must also compute right.
 BENCHMARK_SHAPES = tuple(

@@ -9,12 +9,13 @@ Rasmussen, Additive Gaussian Processes (2011).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 from scipy.optimize import minimize
+
+from search.study.features import Floats, Rows, Singles
 
 SHARP = 0.2  # times within this fraction of the best are told apart best, as the logarithm begins there
 LOWEST_SPREAD = 0.05  # of the targets: a few trials that took the same are not told apart by their noise
@@ -23,9 +24,6 @@ JITTER = 1e-8  # keeps the covariance of trials at nearly the same point positiv
 LOWEST_NOISE = 1e-3  # of the variance of the targets: single precision is exact enough above it
 ITERATIONS = 30  # of a fit, at most
 RANGE = 4.0  # deviations of the prior that a parameter may go
-Floats: TypeAlias = npt.NDArray[np.float64]
-Singles: TypeAlias = npt.NDArray[np.float32]
-Rows: TypeAlias = npt.NDArray[np.intp]
 
 
 def slowness(times: Floats, best: float) -> Floats:

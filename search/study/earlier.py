@@ -3,19 +3,68 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from kernels.device import DeviceKey
+from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from search.evaluation import Point
+from search.evaluation import TIMED, Point
+from search.results.columns import rows_of
 from search.results.stored import stored_frame
+from search.results.winners import config_of
 from search.study.priors import NEIGHBOURS, distance, winners_of
-from search.study.transfer import SHAPES, OtherShape, other_shapes
 
-READ_AT_ONCE = 8  # shapes: most of them have a winner, and three are asked for
+READ_AT_ONCE: Final = 8  # shapes: most of them have a winner, and three are asked for
+SHAPES: Final = 3  # others to learn from, the nearest
+FEWEST: Final = 8  # trials that say something of a shape
+
+
+@dataclass(frozen=True, eq=False)
+class OtherShape:
+    """Trials of another shape on the same device.
+
+    Args:
+        frames: By family, one row a trial and one column a knob.
+        times: Of the trials of all families, in order [trials].
+    """
+
+    shape: GemmShape
+    frames: Mapping[str, pd.DataFrame]
+    times: npt.NDArray[np.float64]
+
+
+def other_shapes(frame: pd.DataFrame, shape: GemmShape, device: DeviceKey, protocol: str) -> list[OtherShape]:
+    """Trials with times of the shapes nearest to ``shape`` in earlier results for ``device``.
+
+    Args:
+        protocol: How their studies judged, as their names tell; times of different protocols are never mixed.
+    """
+    rows = rows_of(frame, device)
+    rows = rows[rows["study"].str.split("/").str[2] == protocol]
+    rows = rows[rows["selected"].isna() & rows["outcome"].isin(TIMED) & rows["family"].isin(FAMILIES)]
+    rows = rows.assign(taken_us=rows["time_us"].fillna(rows["predicted_us"])).dropna(subset="taken_us")
+    shapes = [GemmShape(int(M), int(N), int(K)) for M, N, K in zip(rows["M"], rows["N"], rows["K"], strict=True)]
+    groups = dict(tuple(rows.groupby(pd.Series(shapes, rows.index, object), sort=False)))
+    groups = {other: group for other, group in groups.items() if other != shape and len(group) >= FEWEST}
+    near = sorted(groups, key=lambda other: distance(shape, other))[:SHAPES]
+    return [_other(other, groups[other]) for other in near]
+
+
+def _other(shape: GemmShape, rows: pd.DataFrame) -> OtherShape:
+    families = dict(tuple(rows.groupby("family", sort=False)))
+    frames = {
+        str(family): pd.DataFrame([config_of(row).to_dict() for _, row in group.iterrows()])
+        for family, group in families.items()
+    }
+    times = np.concatenate([group["taken_us"].to_numpy(np.float64) for group in families.values()])
+    return OtherShape(shape, frames, times)
 
 
 class EarlierStudies:
@@ -60,7 +109,7 @@ class EarlierStudies:
         return near
 
     def trials(self, shape: GemmShape) -> list[OtherShape]:
-        """Trials of the nearest shapes, to learn from, as :func:`search.study.transfer.other_shapes`."""
+        """Trials of the nearest shapes, to learn from, as :func:`other_shapes`."""
         alike: list[OtherShape] = []
         for others in self._nearest(shape):
             names = [name for other in others for name in self._names[other] if self._is_alike(name)]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from kernels.problem import GemmShape
-from search.study.covariance import Floats, Rows, Singles
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Singles: TypeAlias = npt.NDArray[np.float32]
+Rows: TypeAlias = npt.NDArray[np.intp]
 
 FAMILY = "family"  # the column that tells families apart
 A_BYTES, B_BYTES = 2.0, 0.5  # of one element: A as bfloat16, B as FP4

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from search.study.covariance import Covariance, Floats, Parameters, PointTable, Rows, spread, standardised
-from search.study.features import PointSpace, one_step_away
+from search.study.covariance import Covariance, Parameters, PointTable, spread, standardised
+from search.study.features import Floats, PointSpace, Rows, one_step_away
 from search.study.posterior import Posterior
 
 FAILURE_RANGE = 0.3  # how far a failure reaches, in coordinates of the knobs that span 0 to 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from search.study.covariance import Covariance, Floats, Rows, Singles
+from search.study.covariance import Covariance
+from search.study.features import Floats, Rows, Singles
 
 ROOM = 64  # trials by which the arrays grow
 SMALLEST = 1e-9  # variance

@@ -14,7 +14,6 @@ import pandas as pd
 
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
-from kernels.dispatch import load_dispatcher
 from kernels.families import FAMILIES
 from kernels.families.defaults import default_choice
 from kernels.families.stages import Gemm
@@ -175,15 +174,20 @@ def first_trials(
     shape: GemmShape,
     device: DeviceKey,
     points: Points,
+    served: Point,
     winners: Mapping[GemmShape, Point],
     defaults: Iterable[Point],
 ) -> list[Point]:
-    """Points to try first, the likeliest to win ahead: few trials do not reach far into the defaults."""
-    row = load_dispatcher(device).choose(shape)
+    """Points to try first, the likeliest to win ahead: few trials do not reach far into the defaults.
+
+    Args:
+        served: What the tuned tables choose now.
+        winners: Of other shapes.
+    """
     untuned = default_choice(shape, device)  # shows what a missing row would cost
     neighbours = [winners[other] for other in sorted(winners, key=lambda other: distance(shape, other))[:NEIGHBOURS]]
     liked = favourites(points.legal, shape, device)
-    in_order = [(row.family, row.config), untuned, *neighbours, *liked.first, *defaults, *liked.others]
+    in_order = [served, untuned, *neighbours, *liked.first, *defaults, *liked.others]
     return list(dict.fromkeys(in_order))
 
 

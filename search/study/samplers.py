@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.distributions import BaseDistribution
@@ -18,11 +18,13 @@ from kernels.problem import GemmShape
 from kernels.wording import instead_of
 from search.evaluation import TIMED
 from search.results.record import RECORD
+from search.study.earlier import OtherShape
 from search.study.features import PointSpace
 from search.study.points import Points, family_distribution
 from search.study.priors import estimates_us
-from search.study.surrogate import SurrogateSearch
-from search.study.transfer import OtherShape, expected_by
+
+if TYPE_CHECKING:
+    from search.study.surrogate import SurrogateSearch
 
 GRID = "grid"  # name of the sampler that takes the points in their order
 QUEUED = "fixed_params"  # Optuna's attribute of a trial that was queued with its parameters
@@ -109,10 +111,9 @@ class SurrogateSampler(LegalSampler):
         search: Over the points in the numbering of ``points``.
     """
 
-    most_seeds = SurrogateSearch.most_seeds
-
     def __init__(self, points: Points, spaces: Spaces, search: SurrogateSearch) -> None:
         super().__init__(points, spaces)
+        self.most_seeds = search.most_seeds
         self.search = search
         self._told: set[int] = set()  # numbers of trials
 
@@ -231,6 +232,8 @@ def _grid(task: SamplerTask) -> LegalSampler:
 
 
 def _surrogate(task: SamplerTask) -> LegalSampler:
+    from search.study.surrogate import SurrogateSearch  # here: it loads SciPy, and some sweeps have nothing to search
+
     space = _space(task.points, task.shape, task.device, task.others)
     return SurrogateSampler(task.points, task.spaces, SurrogateSearch(space, task.seed, task.points.last))
 
@@ -273,6 +276,8 @@ def _space(
     frames = {family: legal.frame for family, legal in points.legal.items()}
     if shape is None or device is None:
         return PointSpace(frames)
+    from search.study.transfer import expected_by  # here: it loads SciPy
+
     estimate_us = estimates_us(points.legal, shape, device)
     expected = expected_by(others, frames, shape, device.cu_count, estimate_us) if others else None
     return PointSpace(frames, shape=shape, cu_count=device.cu_count, estimate_us=estimate_us, expected=expected)

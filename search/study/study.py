@@ -25,10 +25,10 @@ from search.evaluation import Candidate, Evaluation, Judge, Point, Value
 from search.results.claims import Claim
 from search.results.record import RECORD, Record, point_of
 from search.results.trials import KeptTrials, frozen_trial
+from search.study.earlier import OtherShape
 from search.study.points import Points, distributions, parameters, suggest
 from search.study.samplers import LegalSampler, SamplerTask, make_sampler
 from search.study.sharing import Sharing, SoleWriter
-from search.study.transfer import OtherShape
 
 FIRST_TRIALS = 16  # at most, that a search has before its share of the time begins
 FIRST_IN_FLIGHT = 8  # candidates, before any has ended

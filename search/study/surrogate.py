@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
-from search.study.covariance import SHARP, Floats, Parameters, Rows, fit, prior, slowness, standardised
-from search.study.features import PointSpace
+from search.study.covariance import SHARP, Parameters, fit, prior, slowness, standardised
+from search.study.features import Floats, PointSpace, Rows
 from search.study.outlook import Model, Outlook, Pool
 
 # What they do for a search, benchmarks/compare_samplers.py shows; what they cost, benchmarks/suggestion_time.py.

@@ -3,68 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from kernels.device import DeviceKey
-from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from search.evaluation import TIMED
-from search.results.columns import rows_of
-from search.results.winners import config_of
-from search.study.covariance import Covariance, Floats, PointTable, Rows, fit, prior, slowness, standardised
-from search.study.features import PointSpace, knob_values, scaled
+from search.study.covariance import Covariance, PointTable, fit, prior, slowness, standardised
+from search.study.earlier import OtherShape
+from search.study.features import Floats, PointSpace, Rows, knob_values, scaled
 from search.study.posterior import Posterior
-from search.study.priors import distance
 
 TRIALS: Final = 120  # of each other shape
-SHAPES: Final = 3  # others, the nearest
 POINTS: Final = 16_000  # of this shape, for which something is expected
-FEWEST: Final = 8  # trials that say something of a shape
-
-
-@dataclass(frozen=True, eq=False)
-class OtherShape:
-    """Trials of another shape on the same device.
-
-    Args:
-        frames: By family, one row a trial and one column a knob.
-        times: Of the trials of all families, in order [trials].
-    """
-
-    shape: GemmShape
-    frames: Mapping[str, pd.DataFrame]
-    times: Floats
-
-
-def other_shapes(frame: pd.DataFrame, shape: GemmShape, device: DeviceKey, protocol: str) -> list[OtherShape]:
-    """Trials with times of the shapes nearest to ``shape`` in earlier results for ``device``.
-
-    Args:
-        protocol: How their studies judged, as their names tell; times of different protocols are never mixed.
-    """
-    rows = rows_of(frame, device)
-    rows = rows[rows["study"].str.split("/").str[2] == protocol]
-    rows = rows[rows["selected"].isna() & rows["outcome"].isin(TIMED) & rows["family"].isin(FAMILIES)]
-    rows = rows.assign(taken_us=rows["time_us"].fillna(rows["predicted_us"])).dropna(subset="taken_us")
-    shapes = [GemmShape(int(M), int(N), int(K)) for M, N, K in zip(rows["M"], rows["N"], rows["K"], strict=True)]
-    groups = dict(tuple(rows.groupby(pd.Series(shapes, rows.index, object), sort=False)))
-    groups = {other: group for other, group in groups.items() if other != shape and len(group) >= FEWEST}
-    near = sorted(groups, key=lambda other: distance(shape, other))[:SHAPES]
-    return [_other(other, groups[other]) for other in near]
-
-
-def _other(shape: GemmShape, rows: pd.DataFrame) -> OtherShape:
-    families = dict(tuple(rows.groupby("family", sort=False)))
-    frames = {
-        str(family): pd.DataFrame([config_of(row).to_dict() for _, row in group.iterrows()])
-        for family, group in families.items()
-    }
-    times = np.concatenate([group["taken_us"].to_numpy(np.float64) for group in families.values()])
-    return OtherShape(shape, frames, times)
 
 
 def expected_by(

@@ -76,8 +76,9 @@ class WorkerPool(Generic[TaskT, AnswerT]):
         initialize: Runs once in each new process before its first task; picklable.
         fault_line: Finds in what a process wrote to its error stream the line that says why it ended; the stream then
             goes to a file, and what is not such a line to this process's error stream once the process has ended.
-        fork: Fork the processes from one that has imported what they need, instead of having each import it; not for
-            processes that use a GPU. They also get the faster ``malloc`` of :mod:`search.workers.allocator`.
+        fork: Name of a module: fork the processes from one that has imported it, instead of having each import what it
+            needs; not for processes that use a GPU. They also get the faster ``malloc`` of
+            :mod:`search.workers.allocator`. None: start each on its own.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class WorkerPool(Generic[TaskT, AnswerT]):
         count: int,
         initialize: Callable[[], None] | None = None,
         *,
-        fork: bool = False,
+        fork: str | None = None,
         fault_line: FaultLine | None = None,
     ) -> None:
         if count < 1:
@@ -184,19 +185,19 @@ class WorkerPool(Generic[TaskT, AnswerT]):
             return None
 
 
-def _context(function: Callable[[Any], Any], *, fork: bool) -> ForkServerContext | SpawnContext:
+def _context(fork: str | None) -> ForkServerContext | SpawnContext:
     """How processes are started: each on its own where they cannot be forked."""
     # Python 3.10 looks for what is imported before forking in the current folder first.
-    if fork and (sys.version_info >= (3, 11) or Path(sys.path[0]).resolve() == Path.cwd()):
+    if fork is not None and (sys.version_info >= (3, 11) or Path(sys.path[0]).resolve() == Path.cwd()):
         with suppress(OSError):  # the path of the socket, in the temporary folder, is too long
-            return _forking(function)
+            return _forking(fork)
     return multiprocessing.get_context("spawn")
 
 
-def _forking(function: Callable[[Any], Any]) -> ForkServerContext:
-    """Where processes are forked from one that has imported ``function``'s module; it is started if there is none."""
+def _forking(module: str) -> ForkServerContext:
+    """Where processes are forked from one that has imported ``module``; it is started if there is none."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([getattr(function, "func", function).__module__])
+    context.set_forkserver_preload([module])
     with STARTING:
         # Python does not hand its search path on to where the modules are imported.
         path = {"PYTHONPATH": os.pathsep.join(map(str, sys.path)), "PYTHONSAFEPATH": "1"}
@@ -224,7 +225,7 @@ class _Worker:
         function: Callable[[Any], Any],
         initialize: Callable[[], None] | None,
         *,
-        fork: bool,
+        fork: str | None,
         fault_line: FaultLine | None = None,
     ) -> None:
         self._started = False
@@ -234,14 +235,16 @@ class _Worker:
             try:
                 self._start(function, initialize, fork=fork)
             except (EOFError, ConnectionError):  # the process to fork from has ended, maybe of its imports
-                self._start(function, initialize, fork=False)
+                self._start(function, initialize, fork=None)
         except OSError as error:
             raise InputError(f"a worker process cannot be started: {error}") from error
 
-    def _start(self, function: Callable[[Any], Any], initialize: Callable[[], None] | None, *, fork: bool) -> None:
+    def _start(
+        self, function: Callable[[Any], Any], initialize: Callable[[], None] | None, *, fork: str | None
+    ) -> None:
         resource_tracker.ensure_running()  # it would allow SIGINT again
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in what this thread starts, from its beginning
-        context = _context(function, fork=fork)
+        context = _context(fork)
         self._pipe, theirs = context.Pipe()
         with STARTING:
             environment = dict(os.environ)

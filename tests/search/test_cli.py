@@ -455,13 +455,18 @@ def test_program_answers_a_mistake_without_a_traceback(tmp_path: Path) -> None:
             ["export", "--no-proof", "--results", "FILE", "--table", "new.yaml"],
             {"torch", "optuna", "sqlalchemy", "matplotlib"},
         ),
+        (
+            ["sweep", "16x2112x7168", "--target", "replay:FILE", "--sampler", "grid", "--results", "new"],
+            {"torch", "scipy"},
+        ),
+        (["sweep", "16x2112x7168", "--target", "gfx950", "--time-budget", "0", "--results", "new"], {"torch", "scipy"}),
     ],
 )
 def test_commands_load_only_what_they_need(tmp_path: Path, saved: Path, args: list[str], unloaded: set[str]) -> None:
     script = (
         "import atexit, json, sys, runpy\n"
         "atexit.register(lambda: print(json.dumps(list(sys.modules)), file=sys.stderr))\n"
-        f"sys.argv = {['run_search.py', *(str(saved) if arg == 'FILE' else arg for arg in args)]!r}\n"
+        f"sys.argv = {['run_search.py', *(arg.replace('FILE', str(saved)) for arg in args)]!r}\n"
         f"runpy.run_path({str(ROOT / 'run_search.py')!r}, run_name='__main__')\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

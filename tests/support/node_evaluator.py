@@ -16,7 +16,8 @@ from kernels.errors import InputError
 from search.device.ahead import Artefacts, Compiled
 from search.evaluation import Candidate, Evaluation, FinalTimes
 from search.evaluators import offline
-from search.evaluators.offline import OfflineEvaluator, OfflineTask
+from search.evaluators.offline import OfflineEvaluator
+from search.evaluators.offline_task import OfflineTask
 
 
 class NodeEvaluator(FakeEvaluator):
@@ -67,7 +68,7 @@ class NodeEvaluator(FakeEvaluator):
 
 def mortal(jobs: int) -> OfflineEvaluator:
     """Judges in real worker processes: GROUP_M = 7 kills its own, GROUP_M = 9 does not end."""
-    offline.judge = _judge_or_die  # type: ignore[assignment] # in the process of the host
+    offline.judge_in_worker = _judge_or_die  # type: ignore[assignment] # in the process of the host
     return OfflineEvaluator(jobs=jobs, timeout_s=2.0)
 
 

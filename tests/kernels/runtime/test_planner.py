@@ -20,9 +20,9 @@ from kernels.families.staged_triton import StagedConfig
 from kernels.launches.program import KernelCall, PointerSpec, Runner
 from kernels.problem import GemmShape
 from kernels.rocm.code_objects import PATH_VARIABLE
-from kernels.runtime.planner import Choice, Planner
+from kernels.runtime.planner import Planner
 from kernels.runtime.runner import make_runner
-from kernels.tables import Lookup
+from kernels.tables import Choice, Lookup
 from kernels.tables.misses import MissRecorder
 
 TUNED = TileConfig(BLOCK_M=32, BLOCK_N=128, num_stages=4)

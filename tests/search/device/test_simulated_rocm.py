@@ -15,7 +15,7 @@ from kernels.device import GFX950
 from kernels.problem import GemmShape
 from search.device.gpu import fault_line
 from search.device.measure import baseline
-from search.evaluators.offline import execute_candidate
+from search.evaluators.execution import execute_candidate
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.machine import COLD, Machine
 from search.gfx950.model.executed import predict_works

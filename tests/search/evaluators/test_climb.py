@@ -1,4 +1,4 @@
-"""CLIMB of search.evaluators.offline against sweeps that executed every point: nothing near the best is left out."""
+"""The bar CLIMB of offline sweeps against some that executed every point: nothing near the best is left out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from search.evaluators.offline import CLIMB
+from search.evaluators.offline_task import CLIMB
 from search.results import load
 
 RECORDED = sorted(Path(__file__).parents[3].glob("results/recorded/predicted/*.parquet"))

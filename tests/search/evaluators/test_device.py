@@ -86,7 +86,7 @@ def niceness(_: int) -> int:
 
 
 def test_what_compiles_yields_its_core_to_what_measures() -> None:
-    pool: WorkerPool[int, int] = WorkerPool(niceness, 1, partial(begin_compiling, H200), fork=True)
+    pool: WorkerPool[int, int] = WorkerPool(niceness, 1, partial(begin_compiling, H200), fork=__name__)
     try:
         assert pool.submit(0, 60.0).result() == min(19, niceness(0) + 5)
     finally:

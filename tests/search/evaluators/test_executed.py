@@ -1,8 +1,8 @@
-"""search.evaluators.offline: from counted instructions to columns."""
+"""search.evaluators.execution: from counted instructions to columns."""
 
 from __future__ import annotations
 
-from search.evaluators.offline import executed_columns
+from search.evaluators.execution import executed_columns
 from search.gfx950.simulator import Histogram, InstructionClass
 
 MFMA = "v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[4:7], v[8:11], v[0:3], v12, v13 op_sel_hi:[0,0,0] cbsz:4 blgp:4"

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from compiled_programs import compiled, default_program, session_folder, skip_unless_here
 
+import search.evaluators.execution as execution
 import search.evaluators.offline as offline
 from kernels.device import GFX950, DeviceKey
 from kernels.errors import CompileError, InputError, ResourceLimitError, TimedOutError
@@ -23,7 +24,9 @@ from kernels.problem import GemmShape
 from kernels.rocm.code_objects import PATH_VARIABLE, find_catalogue
 from kernels.rocm.compiler import COMPILER_VARIABLE
 from search.evaluation import Candidate, Evaluation
-from search.evaluators.offline import CLIMB, Bar, OfflineEvaluator, OfflineTask, judge, lost_worker
+from search.evaluators.execution import judge
+from search.evaluators.offline import OfflineEvaluator
+from search.evaluators.offline_task import CLIMB, Bar, OfflineTask, lost_worker
 from search.evaluators.targets import make_evaluator
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.code.calls import check_resources, compile_call
@@ -192,7 +195,7 @@ def test_a_wrong_kernel_is_a_wrong_result(tmp_path: Path, monkeypatch: pytest.Mo
         text = found[0].kernel.assembly.replace("v_cvt_scalef32_pk_fp4_bf16 ", "v_xor_b32_e32 v0, v0, v0 ;")
         return [replace(found[0], kernel=replace(found[0].kernel, assembly=text))]
 
-    monkeypatch.setattr(offline, "_compile", lossy)
+    monkeypatch.setattr(execution, "_compile", lossy)
     done = judged(tmp_path)
     assert done.outcome == "wrong_result"
     assert done.objective_us is None
@@ -274,7 +277,7 @@ def dies(task: OfflineTask, *, device: object, cache: Path, model: object, climb
 def test_the_worker_is_replaced_and_the_reason_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, outcome: str
 ) -> None:
-    monkeypatch.setattr(offline, "judge", partial(dies, how=how))
+    monkeypatch.setattr(offline, "judge_in_worker", partial(dies, how=how))
     evaluator = OfflineEvaluator(jobs=1, cache=tmp_path, timeout_s=60 if how == "abort" else 1)
     try:
         done = evaluator.submit(Candidate(SHAPE, "fused", FAMILIES["fused"].config({}))).result(timeout=90)
@@ -291,7 +294,7 @@ def test_a_full_disk_under_the_cache_ends_the_search_with_one_line(
     def full(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-    monkeypatch.setattr(offline, "judge", partial(dies, how=how))
+    monkeypatch.setattr(offline, "judge_in_worker", partial(dies, how=how))
     monkeypatch.setattr(offline, "TIMEOUT_S", timeout_s)  # so that a time-out is stored as well
     monkeypatch.setattr("kernels.disk.replace_file", full)
     evaluator = OfflineEvaluator(jobs=1, cache=tmp_path / "cache", timeout_s=timeout_s)
@@ -307,7 +310,7 @@ def test_a_full_disk_under_the_cache_ends_the_search_with_one_line(
 def test_a_cache_that_cannot_be_written_has_a_stand_in_for_all_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(offline, "judge", partial(dies, how="abort"))
+    monkeypatch.setattr(offline, "judge_in_worker", partial(dies, how="abort"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "file").write_text("")
     evaluator = OfflineEvaluator(jobs=1, cache=tmp_path / "file" / "cache")
@@ -322,7 +325,7 @@ def test_a_cache_that_cannot_be_written_has_a_stand_in_for_all_processes(
 
 
 def test_closing_cancels_what_waits_and_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offline, "judge", partial(dies, how="hang"))
+    monkeypatch.setattr(offline, "judge_in_worker", partial(dies, how="hang"))
     evaluator = OfflineEvaluator(jobs=1, cache=tmp_path)
     futures = [evaluator.submit(Candidate(SHAPE, "fused", FAMILIES["fused"].config({}))) for _ in range(3)]
     evaluator.close()

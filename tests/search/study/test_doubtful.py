@@ -111,7 +111,8 @@ def test_triton_allocates_the_buffers_that_are_counted(tmp_path: Path, monkeypat
     config = FAMILIES["staged_triton"].config(
         {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 512, "num_stages": 2, "quantizer": "software", "a_operand": "bf16"}
     )
-    compiler = WorkerPool(partial(compile_candidate, device=H200), 1, partial(begin_compiling, H200), fork=True)
+    begin = partial(begin_compiling, H200)
+    compiler = WorkerPool(partial(compile_candidate, device=H200), 1, begin, fork=begin_compiling.__module__)
     try:
         made = compiler.submit(Candidate(GemmShape(64, 256, 2048), "staged_triton", config), 300.0).result()
     finally:

@@ -8,9 +8,10 @@ from result_rows import failed, measured, results
 
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
+from search.study.earlier import OtherShape, other_shapes
 from search.study.features import PointSpace
 from search.study.surrogate import SurrogateSearch
-from search.study.transfer import OtherShape, expected_by, other_shapes
+from search.study.transfer import expected_by
 
 SHAPE = GemmShape(16, 512, 4096)
 WIDER = GemmShape(32, 512, 4096)

@@ -80,7 +80,7 @@ def act(task: str) -> str:
     return f"{task} by {os.getpid()}"
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["own imports", "forked"])
+@pytest.fixture(scope="module", params=[None, __name__], ids=["own imports", "forked"])
 def pool(request: pytest.FixtureRequest) -> Iterator[WorkerPool[str, str]]:
     workers = WorkerPool(act, count=1, fork=request.param)
     yield workers
@@ -125,7 +125,7 @@ def test_forked_workers_see_the_environment_of_their_parent_as_it_is_now(monkeyp
     for value in ("first", "second"):
         monkeypatch.setenv("MXFP4_TEST_VALUE", value)
         monkeypatch.delenv("LD_PRELOAD", raising=False)
-        forked = WorkerPool(act, 1, fork=True)
+        forked = WorkerPool(act, 1, fork=__name__)
         told += [forked.submit(name, timeout_s=60).result() for name in ("MXFP4_TEST_VALUE", "LD_PRELOAD")]
         forked.close()
     assert [words.partition(" by ")[0] for words in told] == ["first", "LD_PRELOAD", "second", "LD_PRELOAD"]
@@ -212,7 +212,7 @@ def gone(pid: int) -> bool:
 
 
 def test_workers_outlive_the_process_that_they_were_forked_from() -> None:
-    pool = WorkerPool(act, count=1, fork=True)
+    pool = WorkerPool(act, count=1, fork=__name__)
     worker = int(pool.submit("work", timeout_s=60).result().rpartition(" ")[2])
     server = int(pool.submit("parent", timeout_s=60).result())
     os.kill(server, signal.SIGKILL)
@@ -226,7 +226,7 @@ def test_workers_outlive_the_process_that_they_were_forked_from() -> None:
 
 
 def test_of_a_worker_that_ends_after_the_process_that_it_was_forked_from_nobody_knows_how() -> None:
-    pool = WorkerPool(act, count=1, fork=True)
+    pool = WorkerPool(act, count=1, fork=__name__)
     os.kill(int(pool.submit("parent", timeout_s=60).result()), signal.SIGKILL)
     with pytest.raises(WorkerDied, match=UNSEEN_END):
         pool.submit("abort", timeout_s=60).result()
@@ -234,8 +234,8 @@ def test_of_a_worker_that_ends_after_the_process_that_it_was_forked_from_nobody_
     pool.close()
 
 
-@pytest.mark.parametrize("fork", [False, True])
-def test_where_no_process_can_be_started_each_task_says_so(fork: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fork", [None, __name__])
+def test_where_no_process_can_be_started_each_task_says_so(fork: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(method: str) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
@@ -250,8 +250,8 @@ def test_where_no_process_can_be_started_each_task_says_so(fork: bool, monkeypat
     pool.close()
 
 
-@pytest.mark.parametrize("fork", [False, True])
-def test_the_environment_to_fork_from_reaches_no_worker(fork: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fork", [None, __name__])
+def test_the_environment_to_fork_from_reaches_no_worker(fork: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     pool = WorkerPool(act, count=1, fork=fork)
     with STARTING:
@@ -282,7 +282,7 @@ import sys
 from test_worker import act
 from search.workers.pool import WorkerPool
 if __name__ == "__main__":
-    pool = WorkerPool(act, count=1, fork={fork})
+    pool = WorkerPool(act, count=1, fork={fork!r})
     print(pool.submit("work", timeout_s=60).result().rpartition(" ")[2], flush=True)
     pool.submit("hang", timeout_s=600).result()
 """
@@ -293,7 +293,7 @@ FORKED = """
 from acting import act, imported_by
 from search.workers.pool import WorkerPool
 if __name__ == "__main__":
-    pool = WorkerPool(act, count=3, fork=True)
+    pool = WorkerPool(act, count=3, fork="acting")
     pool.start()
     answers = {pool.submit("", timeout_s=60).result() for _ in range(9)}
     pool.close()
@@ -361,14 +361,14 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, lambda *_: None)
     from acting import act
     from search.workers.pool import WorkerPool
-    pool = WorkerPool(act, count=1, fork={fork})
+    pool = WorkerPool(act, count=1, fork={fork!r})
     print(pool.submit("", timeout_s=60).result())
     pool.close()
 """
 
 
-@pytest.mark.parametrize("fork", [False, True])
-def test_an_interrupt_while_processes_start_is_for_the_parent_alone(tmp_path: Path, fork: bool) -> None:
+@pytest.mark.parametrize("fork", [None, "acting"])
+def test_an_interrupt_while_processes_start_is_for_the_parent_alone(tmp_path: Path, fork: str | None) -> None:
     script = INTERRUPTED.format(fork=fork)
     (tmp_path / "acting.py").write_text(script)
     assert started(tmp_path, script).communicate(timeout=120) == ("done\n", "")
@@ -387,9 +387,9 @@ def pid_in(path: Path) -> int:
     return int(path.read_text())
 
 
-@pytest.mark.parametrize("fork", [False, True])
+@pytest.mark.parametrize("fork", [None, __name__])
 @pytest.mark.parametrize("end", ["time limit", "closing"])
-def test_what_a_worker_started_ends_with_it(tmp_path: Path, fork: bool, end: str) -> None:
+def test_what_a_worker_started_ends_with_it(tmp_path: Path, fork: str | None, end: str) -> None:
     pool = WorkerPool(act, count=1, fork=fork)
     answers(pool)
     future = pool.submit(str(tmp_path / "pid"), timeout_s=3 if end == "time limit" else 600)
@@ -400,8 +400,8 @@ def test_what_a_worker_started_ends_with_it(tmp_path: Path, fork: bool, end: str
     assert gone(compiler)
 
 
-@pytest.mark.parametrize("fork", [False, True])
-def test_what_a_worker_started_does_not_outlive_a_killed_parent(tmp_path: Path, fork: bool) -> None:
+@pytest.mark.parametrize("fork", [None, __name__])
+def test_what_a_worker_started_does_not_outlive_a_killed_parent(tmp_path: Path, fork: str | None) -> None:
     script = PARENT.format(fork=fork).replace('"hang"', repr(str(tmp_path / "pid")))
     with started(tmp_path, script) as parent:
         compiler = pid_in(tmp_path / "pid")
@@ -409,8 +409,8 @@ def test_what_a_worker_started_does_not_outlive_a_killed_parent(tmp_path: Path, 
     assert gone(compiler)
 
 
-@pytest.mark.parametrize("fork", [False, True])
-def test_no_worker_outlives_a_killed_parent(tmp_path: Path, fork: bool) -> None:
+@pytest.mark.parametrize("fork", [None, __name__])
+def test_no_worker_outlives_a_killed_parent(tmp_path: Path, fork: str | None) -> None:
     parent = started(tmp_path, PARENT.format(fork=fork))
     assert parent.stdout is not None
     worker = int(parent.stdout.readline())

@@ -13,7 +13,7 @@ from kernels.families.fused import TileConfig
 from kernels.launches.coverage import TileCoverage
 from kernels.problem import GemmShape
 from search.evaluation import Candidate
-from search.evaluators.offline import execute_candidate
+from search.evaluators.execution import execute_candidate
 from search.gfx950.code.artifacts import ArtifactCache
 from search.gfx950.machine import AITER, GPUMODE, MI355X, Machine
 from search.gfx950.model.executed import Prediction, predict_works, tile_sharing

@@ -248,7 +248,6 @@ def export(
 ) -> None:
     """Write the winners to the tuned table: better evidenced, then faster rows replace what is there."""
     from search.commands.export import export as write
-    from search.commands.export import unresolved_shapes
     from search.results import load_all
 
     if format != TABLE_FORMAT:
@@ -262,7 +261,7 @@ def export(
     )  # fmt: skip
     for one in done:
         _print_export(one)
-    unresolved = unresolved_shapes(done)
+    unresolved = [shape for one in done for shape in one.unresolved]
     _report_unresolved(unresolved)
     if unresolved or any(one.proof.wrong or one.proof.failed for one in done):
         raise typer.Exit(EXIT_UNRESOLVED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import torch
 
 from kernels.mxfp4.numerics import ExponentRule, Mxfp4Tensor, quantize, row_slices
@@ -124,7 +125,7 @@ def compare(actual: torch.Tensor, reference: torch.Tensor, ulp: int = 1) -> Erro
         max_rel=max((one.max_rel for one in slices), default=0.0),
         max_bf16_ulp=max((one.max_bf16_ulp for one in slices), default=0),
         mismatches=sum(one.mismatches for one in slices),
-        first_mismatch=None if first is None else _unravel(first[0], actual.shape),
+        first_mismatch=None if first is None else tuple(map(int, np.unravel_index(first[0], actual.shape))),
         nan_count=sum(one.nan_count for one in slices),
         ulp=ulp,
     )
@@ -153,7 +154,3 @@ def _slice_report(actual: torch.Tensor, reference: torch.Tensor, ulp: int, start
         nan_count=int(wide.isnan().sum()),
         ulp=ulp,
     )
-
-
-def _unravel(flat: int, shape: torch.Size) -> tuple[int, ...]:
-    return tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), shape))

@@ -97,17 +97,14 @@ def _why_missed(shape: GemmShape, found: Sequence[TableRow], usable: list[TableR
     if usable:
         return f"no row for N = {shape.N}, K = {shape.K} can run M = {shape.M}; {cure}"
     if any(row.is_too_new for row in found):
-        return _too_old(found[0])
+        oldest = ".".join(map(str, OLDEST_TRITON))
+        return (
+            f"the rows for N = {shape.N}, K = {shape.K} were made with Triton {found[0].made.triton}, and "
+            f"{triton.__version__} here makes wrong code of some; use {oldest} or newer"
+        )
     if found:
         return f"no row for N = {shape.N}, K = {shape.K} is deterministic; {cure}"
     return f"no row for N = {shape.N}, K = {shape.K}; {cure}"
-
-
-def _too_old(row: TableRow) -> str:
-    return (
-        f"the rows for N = {row.N}, K = {row.K} were made with Triton {row.made.triton}, and {triton.__version__} here "
-        f"makes wrong code of some; use {'.'.join(map(str, OLDEST_TRITON))} or newer"
-    )
 
 
 def _around(rows: list[TableRow], M: int) -> list[TableRow]:

@@ -289,13 +289,13 @@ def _has_config(trials: pd.DataFrame, row: TableRow) -> pd.Series[Any]:
     return same
 
 
-def table_rows(frame: pd.DataFrame, incumbents: TunedTable | None = None) -> list[TableRow]:
+def table_rows(frame: pd.DataFrame) -> list[TableRow]:
     """A row for each shape with a winner; a second one where the winner's result may vary and another's may not.
 
     Raises:
         InputError: A winner whose trial does not say when and with which versions it was made.
     """
-    return [row for row, _ in _winning_trials(frame, incumbents)]
+    return [row for row, _ in _winning_trials(frame, None)]
 
 
 def _winning_trials(frame: pd.DataFrame, incumbents: TunedTable | None) -> list[tuple[TableRow, pd.Series[Any]]]:
@@ -337,8 +337,3 @@ def _made(winner: Winner, trial: pd.Series[Any]) -> Made:
     except ValueError as error:
         raise InputError(f"results: the winner of {winner.shape} started {started!r}, which is no date") from error
     return Made(day, triton, torch, sources, protocol, study, None if pd.isna(trial["trial"]) else int(trial["trial"]))
-
-
-def unresolved_shapes(exports: Sequence[Export]) -> list[GemmShape]:
-    """Shapes without a winner, over all devices."""
-    return [shape for one in exports for shape in one.unresolved]

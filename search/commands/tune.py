@@ -72,11 +72,11 @@ def tune(
 
 
 def _shapes(shapes: Iterable[str | GemmShape]) -> tuple[GemmShape, ...]:
-    found: list[GemmShape] = []
+    texts: list[str] = []
     for shape in shapes:
         if not isinstance(shape, (str, GemmShape)):
             raise InputError(f"{shape!r} is no shape; write 'MxNxK' or a GemmShape")
-        found += parse_shapes([shape]) if isinstance(shape, str) else [shape]
-    if not found:
+        texts.append(str(shape))
+    if not texts:
         raise InputError("no shapes; give 'MxNxK' or a GemmShape")
-    return tuple(dict.fromkeys(found))
+    return parse_shapes(texts)

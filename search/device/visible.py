@@ -22,7 +22,7 @@ def see_only(index: int) -> None:
     if torch.version.hip is None:
         os.environ[CUDA] = _entry(CUDA, index)
         return
-    mask = _hip_mask()
+    mask = _first_set(HIP, CUDA)  # the variable that HIP heeds
     if mask is None:  # ROCr hides the others, so that the process does not even open them
         os.environ[ROCR] = _entry(ROCR, index)
         os.environ[HIP] = "0"
@@ -36,9 +36,9 @@ def see_none() -> None:
     os.environ[CUDA if torch.version.hip is None else HIP] = "-1"
 
 
-def _hip_mask() -> str | None:
-    """The variable that HIP heeds; None where neither says anything."""
-    return next((name for name in (HIP, CUDA) if os.environ.get(name)), None)
+def _first_set(*masks: str) -> str | None:
+    """The first of these variables that says anything."""
+    return next((name for name in masks if os.environ.get(name)), None)
 
 
 def _entry(mask: str, index: int) -> str:
@@ -62,7 +62,7 @@ def why_no_gpu(root: Path = Path("/")) -> str | None:
         return "the AMD GPU is not passed into this container; start it with --device=/dev/kfd --device=/dev/dri"
     if not os.access(device, os.R_OK | os.W_OK):
         return "/dev/kfd may not be opened; join the groups `render` and `video` (container: --group-add both)"
-    mask = next((name for name in (ROCR, HIP, CUDA) if os.environ.get(name)), None)
+    mask = _first_set(ROCR, HIP, CUDA)
     if mask is not None:
         return f"{mask}={os.environ[mask]} hides every GPU; unset it, or list GPUs that are there"
     return "the driver is there and torch opens no GPU; see what `rocminfo` and `dmesg` say"

@@ -120,18 +120,6 @@ def _next_pow2(value: Any) -> Any:
     return bits + 1
 
 
-def _cdiv(value: Any, divisor: Any) -> Any:
-    return -np.floor_divide(-value, divisor)
-
-
-def _smallest(*values: Any) -> Any:
-    return reduce(np.minimum, values)
-
-
-def _largest(*values: Any) -> Any:
-    return reduce(np.maximum, values)
-
-
 @dataclass(frozen=True)
 class _Function:
     call: Callable[..., Any]
@@ -140,9 +128,9 @@ class _Function:
 
 
 _FUNCTIONS: Mapping[str, _Function] = {
-    "min": _Function(_smallest, 2, 99),
-    "max": _Function(_largest, 2, 99),
-    "cdiv": _Function(_cdiv, 2, 2),
+    "min": _Function(lambda *values: reduce(np.minimum, values), 2, 99),
+    "max": _Function(lambda *values: reduce(np.maximum, values), 2, 99),
+    "cdiv": _Function(lambda value, divisor: -np.floor_divide(-value, divisor), 2, 2),
     "next_pow2": _Function(_next_pow2, 1, 1),
 }
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from search.gfx950.simulator.decode.op import Instruction
+from search.gfx950.simulator.decode.values import rows_swapped
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind
-from search.gfx950.simulator.state.registers import CONSTANT, SCC, SCRATCH, SGPR, register_name
+from search.gfx950.simulator.state.registers import CONSTANT, SCRATCH, SGPR, register_name
 from search.gfx950.simulator.state.shadow import ALL, any_bit
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 
@@ -126,7 +127,7 @@ def _narrow(g: WaveGroup, instruction: Instruction) -> Array:
     if instruction.shadow is not None:
         result = np.asarray(instruction.shadow([g.u[source] for source in instruction.sources], shadows))
     else:
-        result = any_bit([*shadows, *(rows[register] for register in instruction.reads & {SCC} & rows.keys())])
+        result = any_bit(shadows)
     for step in instruction.after:
         rows[step.target] = result
         result = step.shadow(g, undefined)
@@ -188,14 +189,11 @@ def _written_lane(g: WaveGroup, instruction: Instruction) -> dict[int, Array]:
 
 
 def _swapped(rows: int) -> Callable[[WaveGroup, Instruction], dict[int, Array]]:
+    swapped = rows_swapped(rows)
+
     def rule(g: WaveGroup, instruction: Instruction) -> dict[int, Array]:
         first, second = instruction.writes
-        shape = (g.count, LANES // rows, rows)
-        x, y = _row(g, first).reshape(shape).copy(), _row(g, second).reshape(shape).copy()
-        moved = x[:, 1::2].copy()
-        x[:, 1::2] = y[:, 0::2]
-        y[:, 0::2] = moved
-        return {first: x.reshape(g.count, LANES), second: y.reshape(g.count, LANES)}
+        return dict(zip(instruction.writes, swapped(_row(g, first), _row(g, second)), strict=True))
 
     return rule
 

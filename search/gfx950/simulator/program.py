@@ -17,21 +17,15 @@ from search.gfx950.simulator.instructions import (
     compare,
     control,
     convert,
-    crosslane,
     ds,
-    indexed,
     mfma,
     packed,
     salu,
-    salu_bits,
-    salu_masks,
     scratch,
     small_floats,
     smem,
     valu,
-    valu_arith,
     valu_float,
-    valu_words,
     vmem,
 )
 from search.gfx950.simulator.state.arrays import Array
@@ -40,14 +34,13 @@ from search.gfx950.simulator.state.registers import AGPR, SCC, SCRATCH, SGPR
 
 OPS: Mapping[str, Op] = MappingProxyType(
     {
-        **salu.OPS, **salu_bits.OPS, **valu.OPS, **valu_arith.OPS, **valu_float.OPS, **compare.OPS, **packed.OPS,
-        **convert.OPS, **crosslane.OPS, **valu_words.OPS, **salu_masks.OPS, **small_floats.OPS,
+        **salu.OPS, **valu.OPS, **valu_float.OPS, **compare.OPS, **packed.OPS, **convert.OPS, **small_floats.OPS,
     }
 )  # fmt: skip
 BINDERS: Mapping[str, Binder] = MappingProxyType(
     {
         **vmem.BINDERS, **ds.BINDERS, **smem.BINDERS, **mfma.BINDERS, **control.BINDERS, **scratch.BINDERS,
-        **atomics.BINDERS, **indexed.BINDERS,
+        **atomics.BINDERS,
     }
 )  # fmt: skip
 

@@ -220,6 +220,7 @@ def _bind_implicit(plan: AluPlan) -> None:
             plan.src.append(VCC)
             plan.reads.update((VCC, VCC + 1))
         elif name == "scc":
+            plan.src.append(SCC)
             plan.reads.add(SCC)
         elif name == "exec":
             plan.reads.update((EXEC, EXEC + 1))

@@ -15,7 +15,7 @@ import numpy as np
 from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, make_instruction
 from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
-from search.gfx950.simulator.instructions.convert import bf16_bits, bf16_value
+from search.gfx950.simulator.decode.values import HALVES, bf16_bits, paired
 from search.gfx950.simulator.instructions.ds import locate
 from search.gfx950.simulator.instructions.valu_float import larger, smaller
 from search.gfx950.simulator.instructions.vmem import addresses, immediate
@@ -29,8 +29,6 @@ from search.gfx950.simulator.state.state import LANES, WaveGroup
 from search.gfx950.simulator.state.tracking import Entry, Pending
 
 Combine = Callable[[Array, Array], Array]
-_WORD = np.uint32(0xFFFF)
-_16 = np.uint32(16)
 
 
 def _add_f32(old: Array, value: Array) -> Array:
@@ -46,10 +44,8 @@ def _add_f64(old: Array, value: Array) -> Array:
 
 def _pk_add_bf16(old: Array, value: Array) -> Array:
     """Two bf16 sums, each rounded to nearest even."""
-    high = np.uint32(0xFFFF0000)
-    low_sum = bf16_value(old) + bf16_value(value)
-    high_sum = (old & high).view(np.float32) + (value & high).view(np.float32)
-    return np.asarray(bf16_bits(low_sum) | (bf16_bits(high_sum) << _16))
+    sums = (x + y for x, y in zip(HALVES["bf16"](old), HALVES["bf16"](value), strict=True))
+    return paired(*map(bf16_bits, sums))
 
 
 def _pk_add_f16(old: Array, value: Array) -> Array:

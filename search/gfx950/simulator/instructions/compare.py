@@ -6,26 +6,21 @@ for NaN operands; O and U test for the absence and presence of a NaN. V_CMPX als
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from search.gfx950.simulator.decode.op import Op, table
-from search.gfx950.simulator.instructions.valu_float import double, half
+from search.gfx950.simulator.decode.op import Op, Semantics, table
+from search.gfx950.simulator.decode.values import READERS, Reader
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.registers import EXEC
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 
 Relation = Callable[[Array, Array], Array]
-Reader = Callable[[WaveGroup, int], Array]
 
 
 def _unordered(x: Array, y: Array) -> Array:
     return np.asarray(np.isnan(x) | np.isnan(y))
-
-
-def _ordered(x: Array, y: Array) -> Array:
-    return np.asarray(~_unordered(x, y))
 
 
 def _less_or_greater(x: Array, y: Array) -> Array:
@@ -42,7 +37,7 @@ def _negated(relation: Relation) -> Relation:
 
 _FLOAT: Mapping[str, Relation] = {
     "f": _never, "lt": np.less, "eq": np.equal, "le": np.less_equal, "gt": np.greater, "lg": _less_or_greater,
-    "ge": np.greater_equal, "o": _ordered, "u": _unordered, "nge": _negated(np.greater_equal),
+    "ge": np.greater_equal, "o": _negated(_unordered), "u": _unordered, "nge": _negated(np.greater_equal),
     "nlg": _negated(_less_or_greater), "ngt": _negated(np.greater), "nle": _negated(np.less_equal),
     "neq": _negated(np.equal), "nlt": _negated(np.less), "tru": _negated(_never),
 }  # fmt: skip
@@ -52,42 +47,7 @@ _INTEGER: Mapping[str, Relation] = {
 }  # fmt: skip
 
 
-def _unsigned(g: WaveGroup, index: int) -> Array:
-    return np.asarray(g.u[index])
-
-
-def _signed(g: WaveGroup, index: int) -> Array:
-    return np.asarray(g.i[index])
-
-
-def _single(g: WaveGroup, index: int) -> Array:
-    return np.asarray(g.f[index])
-
-
-def _word(g: WaveGroup, index: int) -> Array:
-    return np.asarray(g.u[index] & np.uint32(0xFFFF))
-
-
-def _signed_word(g: WaveGroup, index: int) -> Array:
-    return np.asarray(g.u[index].astype(np.int16))
-
-
-def _quad(g: WaveGroup, index: int) -> Array:
-    return g.read64(index)
-
-
-def _signed_quad(g: WaveGroup, index: int) -> Array:
-    return g.read64(index).view(np.int64)
-
-
-_READERS: Mapping[str, tuple[Reader, Mapping[str, Relation], str]] = {
-    "f32": (_single, _FLOAT, "f32"), "f16": (half, _FLOAT, "f16"), "f64": (double, _FLOAT, "f64"),
-    "u32": (_unsigned, _INTEGER, "u32"), "i32": (_signed, _INTEGER, "i32"), "u16": (_word, _INTEGER, "u16"),
-    "i16": (_signed_word, _INTEGER, "i16"), "u64": (_quad, _INTEGER, "b64"), "i64": (_signed_quad, _INTEGER, "b64"),
-}  # fmt: skip
-
-
-def _compare(relation: Relation, read: Reader, write_exec: bool) -> Callable[..., None]:
+def _compare(relation: Relation, read: Reader, write_exec: bool) -> Semantics:
     """Mask = relation(S0, S1) in active lanes, 0 elsewhere."""
 
     def run(g: WaveGroup, mask: int, a: int, b: int) -> None:
@@ -100,7 +60,7 @@ def _compare(relation: Relation, read: Reader, write_exec: bool) -> Callable[...
 
 
 def _float_class(value: Array, tests: Array) -> Array:
-    """V_CMP_CLASS: any of the classes whose bit is set in ``tests``."""
+    """V_CMP_CLASS: any of the classes whose bit is set in ``tests``: sNaN, qNaN, -inf, -normal, …, +inf."""
     tiny = np.abs(value) < np.float32(2.0**-126)
     negative = np.signbit(value)
     quiet = (value.view(np.uint32) & np.uint32(0x400000)) != 0
@@ -117,19 +77,18 @@ def _float_class(value: Array, tests: Array) -> Array:
 
 
 def v_cmp_class_f32(g: WaveGroup, mask: int, a: int, b: int) -> None:
-    """Mask = S0 is in a class that S1 names (sNaN, qNaN, -inf, -normal, -denormal, -0, +0, …, +inf)."""
+    """Mask = S0 is in a class that S1 names."""
     g.write_mask(mask, _float_class(g.f[a], g.u[b]))
 
 
-def _all_compares() -> list[Op]:
-    ops = [Op("v_cmp_class_f32", v_cmp_class_f32, ("mask",), ("f32", "u32"))]
-    for kind, (read, relations, operand) in _READERS.items():
-        for name, relation in relations.items():
-            for prefix, write_exec in (("v_cmp", False), ("v_cmpx", True)):
-                run = _compare(relation, read, write_exec)
-                implicit = ("exec",) if write_exec else ()
-                ops.append(Op(f"{prefix}_{name}_{kind}", run, ("mask",), (operand, operand), implicit=implicit))
-    return ops
+def _all_compares() -> Iterator[Op]:
+    yield Op("v_cmp_class_f32", v_cmp_class_f32, ("mask",), ("f32", "u32"))
+    for kind in ("f32", "f16", "f64", "u32", "i32", "u16", "i16", "u64", "i64"):
+        operand = "b64" if kind in ("u64", "i64") else kind
+        for name, relation in (_FLOAT if kind.startswith("f") else _INTEGER).items():
+            for prefix, implicit in (("v_cmp", ()), ("v_cmpx", ("exec",))):
+                run = _compare(relation, READERS["b64" if kind == "u64" else kind], bool(implicit))
+                yield Op(f"{prefix}_{name}_{kind}", run, ("mask",), (operand, operand), implicit)
 
 
 OPS = table(_all_compares())

@@ -1,7 +1,9 @@
-"""Branches, barriers, waits and the other SOPP instructions.
+"""Branches, barriers, waits and the other SOPP instructions, and the relative indexing of VGPRs.
 
-MI300 ISA guide, section "Program flow control". A branch goes to its own address + 4 + 4 * SIMM16 where the text
-gives no label. Priorities, sleeps and scheduling hints change no result and do nothing here.
+MI300 ISA guide, sections "Program flow control" and "VGPR indexing". A branch goes to its own address + 4 + 4 * SIMM16
+where the text gives no label. Priorities, sleeps and scheduling hints change no result and do nothing here. Of the
+modes of S_SET_GPR_IDX_ON only that of the first source is modelled, as straight-line code (it is taken from the text up
+to S_SET_GPR_IDX_OFF); uses of undefined registers through an index are not tracked.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from search.gfx950.simulator.decode.bind import Binder, Context, make_instruction
+from search.gfx950.simulator.decode.bind import Binder, Context, coherent, make_instruction
 from search.gfx950.simulator.decode.op import Control, Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import UnknownInstructionError
-from search.gfx950.simulator.state.registers import EXEC, SCC, VCC
+from search.gfx950.simulator.state.registers import EXEC, M0, SCC, VCC, parse_operand
 from search.gfx950.simulator.state.state import WaveGroup
 from search.gfx950.simulator.state.tracking import Entry, Pending
 
@@ -137,6 +139,26 @@ def _bind_invalidate(statement: Statement, context: Context) -> Instruction:
     return make_instruction(statement, run, InstructionClass.SCALAR)
 
 
+def _bind_index_on(statement: Statement, context: Context) -> Instruction:
+    """M0[7:0] = S0[7:0], M0[15:12] = mode; the mode holds until S_SET_GPR_IDX_OFF."""
+    source = parse_operand(statement.operands[0])
+    if source.index is None or statement.operands[1] != "gpr_idx(SRC0)":
+        raise UnknownInstructionError(f"index mode {statement.operands[1]!r} is not modelled")
+    index = source.index
+    context.index_first_source = True
+
+    def run(g: WaveGroup) -> None:
+        g.u[M0][...] = (g.u[M0] & np.uint32(0xFFFF0F00)) | (g.u[index] & np.uint32(0xFF)) | np.uint32(0x1000)
+
+    return make_instruction(statement, coherent(run, {M0}), InstructionClass.SCALAR, (index,), (M0,))
+
+
+def _bind_index_off(statement: Statement, context: Context) -> Instruction:
+    """Ends the mode."""
+    context.index_first_source = False
+    return make_instruction(statement, _nothing, InstructionClass.SCALAR)
+
+
 def _bind_control(control: Control, kind: InstructionClass) -> Binder:
     return lambda statement, context: make_instruction(statement, _nothing, kind, control=control)
 
@@ -151,6 +173,8 @@ BINDERS: Mapping[str, Binder] = MappingProxyType(
         "s_waitcnt": _bind_wait,
         "buffer_wbl2": _bind_write_back,
         "buffer_inv": _bind_invalidate,
+        "s_set_gpr_idx_on": _bind_index_on,
+        "s_set_gpr_idx_off": _bind_index_off,
         "s_barrier": _bind_control(Control.BARRIER, InstructionClass.BARRIER),
         "s_endpgm": _bind_control(Control.END, InstructionClass.SCALAR),
     }

@@ -19,14 +19,12 @@ from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers
 from search.gfx950.simulator.decode.modifiers import int_list
 from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
-from search.gfx950.simulator.instructions.convert import E2M1_SIGNED
-from search.gfx950.simulator.instructions.small_floats import BF8, FP8, small_float_values
+from search.gfx950.simulator.instructions.small_floats import BF8, E2M1_SIGNED, E8M0, FP8, small_float_values
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import UnknownInstructionError
 from search.gfx950.simulator.state.registers import CONSTANT, parse_operand
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 
-_E8M0 = np.where(np.arange(256) == 255, np.nan, 2.0 ** (np.arange(256) - 127.0))
 # Two E2M1 values of a byte, low nibble first, as one 16-byte item that ``take`` moves at once.
 _E2M1_PAIRS = np.ascontiguousarray(
     np.stack([E2M1_SIGNED[np.arange(256) & 15], E2M1_SIGNED[np.arange(256) >> 4]], axis=1)
@@ -164,7 +162,7 @@ def _bind_scaled(tile: Tile, with_scales: bool) -> Binder:
             values = read(g, first, tile)
             if scales:
                 row = np.broadcast_to(g.u[scales[position]], (g.count, LANES))
-                factor = _E8M0.take((row >> shifts[position]) & np.uint32(0xFF))
+                factor = E8M0.take((row >> shifts[position]) & np.uint32(0xFF))
                 values *= factor.reshape(g.count, tile.groups, tile.n).transpose(0, 2, 1)[..., None]
             return values.reshape(g.count, tile.n, tile.k)
 

@@ -1,69 +1,81 @@
 """Packed and 16-bit arithmetic: VOP3P, the 16-bit VOP2/VOP3 integer instructions, V_BITOP3.
 
 MI300 ISA guide, section "Packed math". ``mods.op_sel`` chooses each operand's half (or register of a pair) for the low
-result, ``mods.op_sel_hi`` for the high one. 16-bit VOP1/VOP2 instructions of gfx9 write 0 to the high half.
+result, ``mods.op_sel_hi`` for the high one. 16-bit VOP1/VOP2 instructions of gfx9 write 0 to the high half; those that
+gfx9 brought with op_sel (the three-operand minimum, maximum and median of 16 bits) keep it.
 Source of V_BITOP3 (new in gfx950): LLVM ``AMDGPUUsage``/``VOP3Instructions.td``: a truth table of three inputs whose
 index is S0<<2 | S1<<1 | S2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from search.gfx950.simulator.decode.modifiers import Modifiers
 from search.gfx950.simulator.decode.op import Op, Semantics, table
-from search.gfx950.simulator.instructions.valu_float import fma32, larger, smaller
+from search.gfx950.simulator.decode.values import (
+    HALVES,
+    HIGH,
+    LOW,
+    WRITERS,
+    Operation,
+    Writer,
+    computed,
+    paired,
+    saturated,
+    value_op,
+    vector_op,
+)
+from search.gfx950.simulator.instructions.valu_float import fma32, larger, largest, median, smaller, smallest
 from search.gfx950.simulator.state import shadow as rules
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.state import WaveGroup
 
-_WORD = np.uint32(0xFFFF)
 _16 = np.uint32(16)
 
 
-def _halves(g: WaveGroup, index: int, high: int, dtype: Any) -> Array:
-    word = g.u[index] >> _16 if high else g.u[index] & _WORD
-    return np.asarray(word.astype(np.uint16).view(dtype))
-
-
-def _packed16(operation: Callable[..., Any], dtype: Any, wide: Any, clamp: bool = False) -> Semantics:
-    """Both halves of D = operation on halves of the sources, computed in ``wide`` and cut (or clamped) to ``dtype``."""
+def _twice(operation: Operation, read: Callable[[WaveGroup, int, int], Array], write: Writer) -> Semantics:
+    """D = operation on what op_sel chooses of the sources, and on what op_sel_hi does."""
 
     def run(g: WaveGroup, d: int, *sources: int, mods: Modifiers) -> None:
         results = []
         for selects, negate in ((mods.op_sel, mods.neg_lo), (mods.op_sel_hi, mods.neg_hi)):
             values = []
             for position, source in enumerate(sources):
-                value = _halves(g, source, selects[position], dtype).astype(wide)
-                values.append(-value if negate[position] else value)
-            result = np.asarray(operation(*values))
-            if clamp:
-                bounds = np.iinfo(dtype)
-                result = np.clip(result, bounds.min, bounds.max)
-            results.append(result.astype(dtype).view(np.uint16).astype(np.uint32))
-        np.bitwise_or(results[0], results[1] << _16, out=g.u[d])
-
-    return run
-
-
-def _pair_f32(operation: Callable[..., Any]) -> Semantics:
-    """Both registers of D = operation on registers of the source pairs, f32."""
-
-    def run(g: WaveGroup, d: int, *sources: int, mods: Modifiers) -> None:
-        results = []
-        for selects, negate in ((mods.op_sel, mods.neg_lo), (mods.op_sel_hi, mods.neg_hi)):
-            values = []
-            for position, source in enumerate(sources):
-                value = g.f[source + selects[position]]
+                value = read(g, source, selects[position])
                 values.append(-value if negate[position] else value)
             results.append(operation(*values))
-        g.f[d][...] = results[0]
-        g.f[d + 1][...] = results[1]
+        write(g, d, results)
 
     return run
+
+
+def _pk16(name: str, operation: Operation, kind: str, sources: int = 2, wide: Any = np.int32) -> Op:
+    """Both halves of D = operation on halves of the sources, computed in ``wide`` and cut to 16 bits."""
+    dtype = np.dtype(f"{kind[0]}2")
+
+    def read(g: WaveGroup, source: int, high: int) -> Array:
+        word = g.u[source] >> _16 if high else g.u[source] & LOW
+        return np.asarray(word.astype(np.uint16).view(dtype).astype(wide))
+
+    def write(g: WaveGroup, d: int, results: list[Array]) -> None:
+        low, high = (np.asarray(result).astype(dtype).view(np.uint16).astype(np.uint32) for result in results)
+        np.bitwise_or(low, high << _16, out=g.u[d])
+
+    operands = "pkf16" if kind == "f16" else "pk16"
+    return vector_op(
+        name, _twice(operation, read, write), operands, f"{operands} " * sources, takes_modifiers=True,
+        shadow=rules.each_half, halfwise=True,
+    )  # fmt: skip
+
+
+def _pk32(name: str, operation: Operation, sources: int = 2) -> Op:
+    """Both registers of D = operation on registers of the source pairs, f32."""
+    semantics = _twice(operation, lambda g, source, select: np.asarray(g.f[source + select]), WRITERS["pkf32"])
+    return vector_op(name, semantics, "pkf32", "pkf32 " * sources, takes_modifiers=True)
 
 
 def v_pk_mov_b32(g: WaveGroup, d: int, a: int, b: int, *, mods: Modifiers) -> None:
@@ -71,19 +83,6 @@ def v_pk_mov_b32(g: WaveGroup, d: int, a: int, b: int, *, mods: Modifiers) -> No
     low, high = g.u[a + mods.op_sel[0]].copy(), g.u[b + mods.op_sel[1]]
     g.u[d + 1][...] = high
     g.u[d][...] = low
-
-
-def _word_op(operation: Callable[..., Any], dtype: Any, wide: Any, clamp: bool = False) -> Semantics:
-    """D[15:0] = operation on low halves; D[31:16] = 0."""
-
-    def run(g: WaveGroup, d: int, *sources: int) -> None:
-        result = np.asarray(operation(*(_halves(g, source, 0, dtype).astype(wide) for source in sources)))
-        if clamp:
-            bounds = np.iinfo(dtype)
-            result = np.clip(result, bounds.min, bounds.max)
-        g.u[d][...] = result.astype(dtype).view(np.uint16)
-
-    return run
 
 
 def _shifted_left(count: Array, value: Array) -> Array:
@@ -98,15 +97,11 @@ def _multiply_add(x: Array, y: Array, z: Array) -> Array:
     return np.asarray(x * y + z)
 
 
-def _reversed_subtract(x: Array, y: Array) -> Array:
-    return np.asarray(y - x)
-
-
-def bit_operation(code: int, x: Array, y: Array, z: Array) -> Array:
-    """Bitwise function of three inputs with truth table ``code``."""
+def _bit_operation(mods: Modifiers, x: Array, y: Array, z: Array) -> Array:
+    """Bitwise function of three inputs with the truth table ``bitop3``."""
     result: Array = np.zeros(np.broadcast_shapes(x.shape, y.shape, z.shape), np.uint32)
     for row in range(8):
-        if code >> row & 1:
+        if mods.bitop3 >> row & 1:
             term = (x if row & 4 else ~x) & (y if row & 2 else ~y) & (z if row & 1 else ~z)
             result = result | term
     return result
@@ -114,124 +109,107 @@ def bit_operation(code: int, x: Array, y: Array, z: Array) -> Array:
 
 def v_bitop3_b32(g: WaveGroup, d: int, a: int, b: int, c: int, *, mods: Modifiers) -> None:
     """D = truth table ``bitop3`` of S0, S1, S2."""
-    g.u[d][...] = bit_operation(mods.bitop3, g.u[a], g.u[b], g.u[c])
+    g.u[d][...] = _bit_operation(mods, g.u[a], g.u[b], g.u[c])
 
 
 def v_bitop3_b16(g: WaveGroup, d: int, a: int, b: int, c: int, *, mods: Modifiers) -> None:
     """D[15:0] = truth table ``bitop3`` of the low halves; D[31:16] stays."""
-    result = bit_operation(mods.bitop3, g.u[a], g.u[b], g.u[c]) & _WORD
-    np.bitwise_or(g.u[d] & ~_WORD, result, out=g.u[d])
+    WRITERS["u16 kept"](g, d, _bit_operation(mods, g.u[a], g.u[b], g.u[c]))
 
 
-def _dot2(dtype: Any) -> Semantics:
+def _dot2(kind: str) -> Semantics:
     """D.f32 = S0.lo * S1.lo + S0.hi * S1.hi + S2.f32, rounded once."""
 
     def run(g: WaveGroup, d: int, a: int, b: int, c: int, *, mods: Modifiers) -> None:
         total = g.f[c].astype(np.float64)
-        for half in (0, 1):
-            total = total + _as_float(g, a, half, dtype) * _as_float(g, b, half, dtype)
-        g.f[d][...] = total.astype(np.float32)
+        for x, y in zip(HALVES[kind](g.u[a]), HALVES[kind](g.u[b]), strict=True):
+            total = total + x.astype(np.float64) * y.astype(np.float64)
+        g.f[d][...] = total
 
     return run
 
 
-def _as_float(g: WaveGroup, index: int, high: int, dtype: str) -> Array:
-    if dtype == "f16":
-        return _halves(g, index, high, np.float16).astype(np.float64)
-    bits = g.u[index] & np.uint32(0xFFFF0000) if high else g.u[index] << _16
-    return np.asarray(bits.view(np.float32).astype(np.float64))
+def _packed_table() -> Iterator[Op]:
+    for kind, dtype in (("u16", np.uint16), ("i16", np.int16)):
+        for name, operation in (("add", np.add), ("sub", np.subtract)):
+            yield _pk16(f"v_pk_{name}_{kind}", operation, kind)
+            yield _pk16(f"v_pk_{name}_{kind}.clamp", saturated(operation, dtype), kind)
+        yield _pk16(f"v_pk_mad_{kind}", _multiply_add, kind, 3)
+        yield _pk16(f"v_pk_max_{kind}", np.maximum, kind)
+        yield _pk16(f"v_pk_min_{kind}", np.minimum, kind)
+    yield _pk16("v_pk_mul_lo_u16", np.multiply, "u16")
+    yield _pk16("v_pk_lshlrev_b16", _shifted_left, "u16")
+    yield _pk16("v_pk_lshrrev_b16", _shifted_right, "u16")
+    yield _pk16("v_pk_ashrrev_i16", _shifted_right, "i16")
+    yield _pk16("v_pk_add_f16", np.add, "f16", wide=np.float32)
+    yield _pk16("v_pk_mul_f16", np.multiply, "f16", wide=np.float32)
+    yield _pk16("v_pk_fma_f16", _multiply_add, "f16", 3, wide=np.float64)
+    yield _pk16("v_pk_max_f16", larger, "f16", wide=np.float32)
+    yield _pk16("v_pk_min_f16", smaller, "f16", wide=np.float32)
+    yield _pk32("v_pk_add_f32", np.add)
+    yield _pk32("v_pk_mul_f32", np.multiply)
+    yield _pk32("v_pk_fma_f32", fma32, 3)
+    yield vector_op("v_pk_mov_b32", v_pk_mov_b32, "pkf32", "pkf32 pkf32", takes_modifiers=True)
+    for kind in ("f16", "bf16"):
+        yield vector_op(f"v_dot2_f32_{kind}", _dot2(kind), "f32", "pk16 pk16 f32", takes_modifiers=True)
+        yield vector_op(f"v_dot2c_f32_{kind}", _dot2(kind), "f32", "pk16 pk16", implicit=("dst",), takes_modifiers=True)
 
 
-def _op(name: str, semantics: Semantics, dst: str, src: str, **more: Any) -> Op:
-    return Op(name, semantics, tuple(dst.split()), tuple(src.split()), **more)
+def _word(name: str, operation: Operation, kind: str, sources: int = 2, rule: rules.Rule = rules.whole_result) -> Op:
+    """D[15:0] = operation on low halves; D[31:16] = 0."""
+    return value_op(name, operation, "u16", f"{kind} " * sources, shadow=rules.low_half(rule))
 
 
-def _pk(name: str, semantics: Semantics, kind: str, sources: int) -> Op:
-    rule = None if kind == "pkf32" else rules.each_half
-    return _op(name, semantics, kind, " ".join([kind] * sources), takes_modifiers=True, shadow=rule, halfwise=True)
+def _word_table() -> Iterator[Op]:
+    yield _word("v_add_u16", np.add, "u16", rule=rules.low_bits_first)
+    yield _word("v_sub_u16", np.subtract, "u16", rule=rules.low_bits_first)
+    yield _word("v_subrev_u16", lambda x, y: y - x, "u16")
+    yield _word("v_add_u16.clamp", saturated(np.add, np.uint16), "u16")
+    yield _word("v_sub_u16.clamp", saturated(np.subtract, np.uint16), "u16")
+    yield _word("v_add_i16", np.add, "i16")
+    yield _word("v_sub_i16", np.subtract, "i16")
+    yield _word("v_mul_lo_u16", np.multiply, "u16")
+    yield _word("v_mad_u16", _multiply_add, "u16", 3)
+    yield _word("v_mad_legacy_u16", _multiply_add, "u16", 3)
+    yield _word("v_lshlrev_b16", _shifted_left, "u16", rule=rules.shift_left_reversed)
+    yield _word("v_lshrrev_b16", _shifted_right, "u16", rule=rules.shift_right_reversed)
+    yield _word("v_ashrrev_i16", _shifted_right, "i16")
+    for kind in ("u16", "i16"):
+        yield _word(f"v_max_{kind}", np.maximum, kind)
+        yield _word(f"v_min_{kind}", np.minimum, kind)
 
 
-def _packed_table() -> list[Op]:
-    u16, i16, f16 = np.uint16, np.int16, np.float16
-    return [
-        _pk("v_pk_add_u16", _packed16(np.add, u16, np.int32), "pk16", 2),
-        _pk("v_pk_add_u16.clamp", _packed16(np.add, u16, np.int32, True), "pk16", 2),
-        _pk("v_pk_sub_u16", _packed16(np.subtract, u16, np.int32), "pk16", 2),
-        _pk("v_pk_sub_u16.clamp", _packed16(np.subtract, u16, np.int32, True), "pk16", 2),
-        _pk("v_pk_add_i16", _packed16(np.add, i16, np.int32), "pk16", 2),
-        _pk("v_pk_add_i16.clamp", _packed16(np.add, i16, np.int32, True), "pk16", 2),
-        _pk("v_pk_sub_i16", _packed16(np.subtract, i16, np.int32), "pk16", 2),
-        _pk("v_pk_sub_i16.clamp", _packed16(np.subtract, i16, np.int32, True), "pk16", 2),
-        _pk("v_pk_mul_lo_u16", _packed16(np.multiply, u16, np.uint32), "pk16", 2),
-        _pk("v_pk_mad_u16", _packed16(_multiply_add, u16, np.uint32), "pk16", 3),
-        _pk("v_pk_mad_i16", _packed16(_multiply_add, i16, np.int32), "pk16", 3),
-        _pk("v_pk_max_u16", _packed16(np.maximum, u16, np.int32), "pk16", 2),
-        _pk("v_pk_min_u16", _packed16(np.minimum, u16, np.int32), "pk16", 2),
-        _pk("v_pk_max_i16", _packed16(np.maximum, i16, np.int32), "pk16", 2),
-        _pk("v_pk_min_i16", _packed16(np.minimum, i16, np.int32), "pk16", 2),
-        _pk("v_pk_lshlrev_b16", _packed16(_shifted_left, u16, np.uint32), "pk16", 2),
-        _pk("v_pk_lshrrev_b16", _packed16(_shifted_right, u16, np.uint32), "pk16", 2),
-        _pk("v_pk_ashrrev_i16", _packed16(_shifted_right, i16, np.int32), "pk16", 2),
-        _pk("v_pk_add_f16", _packed16(np.add, f16, np.float32), "pkf16", 2),
-        _pk("v_pk_mul_f16", _packed16(np.multiply, f16, np.float32), "pkf16", 2),
-        _pk("v_pk_fma_f16", _packed16(_multiply_add, f16, np.float64), "pkf16", 3),
-        _pk("v_pk_max_f16", _packed16(larger, f16, np.float32), "pkf16", 2),
-        _pk("v_pk_min_f16", _packed16(smaller, f16, np.float32), "pkf16", 2),
-        _pk("v_pk_add_f32", _pair_f32(np.add), "pkf32", 2),
-        _pk("v_pk_mul_f32", _pair_f32(np.multiply), "pkf32", 2),
-        _pk("v_pk_fma_f32", _pair_f32(fma32), "pkf32", 3),
-        _pk("v_pk_mov_b32", v_pk_mov_b32, "pkf32", 2),
-        _op("v_dot2_f32_f16", _dot2("f16"), "f32", "pk16 pk16 f32", takes_modifiers=True),
-        _op("v_dot2_f32_bf16", _dot2("bf16"), "f32", "pk16 pk16 f32", takes_modifiers=True),
-        _op("v_dot2c_f32_f16", _dot2("f16"), "f32", "pk16 pk16", implicit=("dst",), takes_modifiers=True),
-        _op("v_dot2c_f32_bf16", _dot2("bf16"), "f32", "pk16 pk16", implicit=("dst",), takes_modifiers=True),
-    ]
+def _kept(name: str, operation: Operation, kind: str) -> Op:
+    """D[15:0] = operation on the low halves of three sources; D[31:16] stays."""
+    rule = rules.low_half(rules.whole_result)
+    result = "f16" if kind == "f16" else "u16"
+    return value_op(name, operation, result, f"{kind} " * 3, preserve=int(HIGH), shadow=rule)
 
 
-def _word_table() -> list[Op]:
-    u16, i16 = np.uint16, np.int16
-    two, three = "u16 u16", "u16 u16 u16"
-    low = rules.low_half
-    left, right = _word_op(_shifted_left, u16, np.uint32), _word_op(_shifted_right, u16, np.uint32)
-    return [
-        _op("v_add_u16", _word_op(np.add, u16, np.int32), "u16", two, shadow=low(rules.low_bits_first)),
-        _op("v_add_u16.clamp", _word_op(np.add, u16, np.int32, True), "u16", two, shadow=low(_any16)),
-        _op("v_sub_u16", _word_op(np.subtract, u16, np.int32), "u16", two, shadow=low(rules.low_bits_first)),
-        _op("v_sub_u16.clamp", _word_op(np.subtract, u16, np.int32, True), "u16", two, shadow=low(_any16)),
-        _op("v_subrev_u16", _word_op(_reversed_subtract, u16, np.int32), "u16", two, shadow=low(_any16)),
-        _op("v_add_i16", _word_op(np.add, i16, np.int32), "u16", two, shadow=low(_any16)),
-        _op("v_sub_i16", _word_op(np.subtract, i16, np.int32), "u16", two, shadow=low(_any16)),
-        _op("v_mul_lo_u16", _word_op(np.multiply, u16, np.uint32), "u16", two, shadow=low(_any16)),
-        _op("v_mad_u16", _word_op(_multiply_add, u16, np.uint32), "u16", three, shadow=low(_any16)),
-        _op("v_mad_legacy_u16", _word_op(_multiply_add, u16, np.uint32), "u16", three, shadow=low(_any16)),
-        _op("v_max_u16", _word_op(np.maximum, u16, np.uint32), "u16", two, shadow=low(_any16)),
-        _op("v_min_u16", _word_op(np.minimum, u16, np.uint32), "u16", two, shadow=low(_any16)),
-        _op("v_max_i16", _word_op(np.maximum, i16, np.int32), "u16", two, shadow=low(_any16)),
-        _op("v_min_i16", _word_op(np.minimum, i16, np.int32), "u16", two, shadow=low(_any16)),
-        _op("v_lshlrev_b16", left, "u16", two, shadow=low(rules.shift_left_reversed)),
-        _op("v_lshrrev_b16", right, "u16", two, shadow=low(rules.shift_right_reversed)),
-        _op("v_ashrrev_i16", _word_op(_shifted_right, i16, np.int32), "u16", two, shadow=low(_any16)),
-    ]
-
-
-def _any16(values: Any, shadows: Any) -> Array:
-    return rules.any_bit(shadows)
-
-
-def _bit_rule(mods: Modifiers) -> rules.Rule:
-    return rules.truth_table(mods.bitop3)
-
-
-def _low_bit_rule(mods: Modifiers) -> rules.Rule:
-    return rules.low_half(rules.truth_table(mods.bitop3))
+def _kept_table() -> Iterator[Op]:
+    for kind in ("u16", "i16"):
+        yield _kept(f"v_min3_{kind}", lambda x, y, z: np.minimum(np.minimum(x, y), z), kind)
+        yield _kept(f"v_max3_{kind}", lambda x, y, z: np.maximum(np.maximum(x, y), z), kind)
+        yield _kept(
+            f"v_med3_{kind}", lambda x, y, z: np.maximum(np.minimum(x, y), np.minimum(np.maximum(x, y), z)), kind
+        )
+    yield _kept("v_min3_f16", smallest, "f16")
+    yield _kept("v_max3_f16", largest, "f16")
+    yield _kept("v_med3_f16", median, "f16")
 
 
 OPS = table(
     [
         *_packed_table(),
         *_word_table(),
-        _op("v_bitop3_b32", v_bitop3_b32, "u32", "u32 u32 u32", takes_modifiers=True, shadow_of=_bit_rule),
-        _op("v_bitop3_b16", v_bitop3_b16, "u16", "u16 u16 u16", takes_modifiers=True, preserve=0xFFFF0000,
-            shadow_of=_low_bit_rule),
+        *_kept_table(),
+        value_op("v_mad_u32_u16", _multiply_add, "u32", "u16 u16 u32"),
+        value_op("v_mad_i32_i16", _multiply_add, "i32", "i16 i16 i32"),
+        vector_op("v_pack_b32_f16", computed(lambda x, y: paired(x & LOW, y), "u32 u32", WRITERS["u32"]), "u32",
+                  "f16 f16"),  # raw halves, that op_sel chooses
+        vector_op("v_bitop3_b32", v_bitop3_b32, "u32", "u32 u32 u32", takes_modifiers=True,
+                  shadow_of=lambda mods: rules.truth_table(mods.bitop3)),
+        vector_op("v_bitop3_b16", v_bitop3_b16, "u16", "u16 u16 u16", takes_modifiers=True, preserve=int(HIGH),
+                  shadow_of=lambda mods: rules.low_half(rules.truth_table(mods.bitop3))),
     ]
 )  # fmt: skip

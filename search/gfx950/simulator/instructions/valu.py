@@ -1,198 +1,79 @@
-"""Vector ALU on integers: VOP1, VOP2, VOP3 moves, logic, shifts, sums and products.
+"""Vector ALU on integers of 32 and 64 bits, and moves between lanes.
 
-Each function is one instruction of the MI300 ISA guide, section "Vector ALU instructions". Rows are [waves, 64] (or
-[waves, 1], [1, 1] for scalar and constant sources); the binder redirects the result when EXEC is not full. A
-function writes its result with its last NumPy call, since sources and destination may be the same register.
+Each entry is one instruction of the MI300 ISA guide, section "Vector ALU instructions"; LLVM ``AMDGPUUsage`` for the
+swaps of gfx950. Rows are [waves, 64] (or [waves, 1], [1, 1] for scalar and constant sources); the binder redirects the
+result when EXEC is not full. What gets the row ``out`` reads its sources before it writes: they may be the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from search.gfx950.simulator.decode.op import Op, Semantics, table
-from search.gfx950.simulator.instructions.salu_bits import reversed_bits
+from search.gfx950.simulator.decode.values import (
+    Operation,
+    bits_of,
+    from_bits,
+    mask_op,
+    rows_op,
+    rows_swapped,
+    saturated,
+    value_op,
+    vector_op,
+)
 from search.gfx950.simulator.state import shadow as rules
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 
 _U64 = np.uint64
-_31 = np.uint32(31)
-_LOW24 = np.uint32(0xFFFFFF)
+_1, _31 = np.uint32(1), np.uint32(31)
+_BELOW = (_U64(1) << np.arange(LANES, dtype=_U64)) - _U64(1)  # of each lane: the lanes before it
 
 
-def v_mov_b32(g: WaveGroup, d: int, a: int) -> None:
-    """D = S0."""
-    g.u[d][...] = g.u[a]
+def _copy(x: Array, out: Array) -> None:
+    out[...] = x
 
 
-def v_mov_b64(g: WaveGroup, d: int, a: int) -> None:
-    """D = S0, 64 bits."""
-    g.write64(d, g.read64(a))
+def _places64(count: Array) -> Array:
+    return (count & np.uint32(63)).astype(_U64)
 
 
-def v_nop(g: WaveGroup) -> None:
-    """Nothing."""
+def _shift_right64(count: Array, x: Array) -> Array:
+    return (x.view(np.int64) >> _places64(count).view(np.int64)).view(_U64)
 
 
-def v_not_b32(g: WaveGroup, d: int, a: int) -> None:
-    """D = ~S0."""
-    np.invert(g.u[a], out=g.u[d])
+def _field(x: Array, place: Array, width: Array, out: Array) -> None:
+    """V_BFE_U32: (S0 >> S1[4:0]) & ones(S2[4:0])."""
+    np.bitwise_and(x >> (place & _31), (_1 << (width & _31)) - _1, out=out)
 
 
-def v_bfrev_b32(g: WaveGroup, d: int, a: int) -> None:
-    """D = S0 with its bits reversed."""
-    g.u[d][...] = reversed_bits(g.u[a])
-
-
-def _ufunc(operation: Callable[..., Any]) -> Semantics:
-    """D = operation(S0, S1), unsigned."""
-
-    def run(g: WaveGroup, d: int, a: int, b: int) -> None:
-        operation(g.u[a], g.u[b], out=g.u[d])
-
-    return run
-
-
-def _ufunc_signed(operation: Callable[..., Any]) -> Semantics:
-    """D = operation(S0, S1), signed."""
-
-    def run(g: WaveGroup, d: int, a: int, b: int) -> None:
-        operation(g.i[a], g.i[b], out=g.i[d])
-
-    return run
-
-
-def v_subrev_u32(g: WaveGroup, d: int, a: int, b: int) -> None:
-    """D = S1 - S0."""
-    np.subtract(g.u[b], g.u[a], out=g.u[d])
-
-
-def v_xnor_b32(g: WaveGroup, d: int, a: int, b: int) -> None:
-    """D = ~(S0 ^ S1)."""
-    np.invert(g.u[a] ^ g.u[b], out=g.u[d])
-
-
-def v_lshlrev_b32(g: WaveGroup, d: int, a: int, b: int) -> None:
-    """D = S1 << S0[4:0]."""
-    np.left_shift(g.u[b], g.u[a] & _31, out=g.u[d])
-
-
-def v_lshrrev_b32(g: WaveGroup, d: int, a: int, b: int) -> None:
-    """D = S1 >> S0[4:0]."""
-    np.right_shift(g.u[b], g.u[a] & _31, out=g.u[d])
-
-
-def v_ashrrev_i32(g: WaveGroup, d: int, a: int, b: int) -> None:
-    """D = S1 >> S0[4:0], signed."""
-    np.right_shift(g.i[b], g.i[a] & np.int32(31), out=g.i[d])
-
-
-def _shift64(operation: Callable[..., Any], signed: bool = False) -> Semantics:
-    """D = S1 shifted by S0[5:0], 64 bits."""
-
-    def run(g: WaveGroup, d: int, a: int, b: int) -> None:
-        value = g.read64(b)
-        count = (g.u[a] & np.uint32(63)).astype(_U64)
-        if signed:
-            g.write64(d, operation(value.view(np.int64), count.view(np.int64)).view(_U64))
-        else:
-            g.write64(d, operation(value, count))
-
-    return run
-
-
-def v_add3_u32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D = S0 + S1 + S2."""
-    np.add(g.u[a] + g.u[b], g.u[c], out=g.u[d])
-
-
-def v_lshl_add_u32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D = (S0 << S1[4:0]) + S2."""
-    np.add(g.u[a] << (g.u[b] & _31), g.u[c], out=g.u[d])
-
-
-def v_add_lshl_u32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D = (S0 + S1) << S2[4:0]."""
-    np.left_shift(g.u[a] + g.u[b], g.u[c] & _31, out=g.u[d])
-
-
-def v_lshl_or_b32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D = (S0 << S1[4:0]) | S2."""
-    np.bitwise_or(g.u[a] << (g.u[b] & _31), g.u[c], out=g.u[d])
-
-
-def v_and_or_b32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D = (S0 & S1) | S2."""
-    np.bitwise_or(g.u[a] & g.u[b], g.u[c], out=g.u[d])
-
-
-def v_or3_b32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D = S0 | S1 | S2."""
-    np.bitwise_or(g.u[a] | g.u[b], g.u[c], out=g.u[d])
-
-
-def v_xad_u32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D = (S0 ^ S1) + S2."""
-    np.add(g.u[a] ^ g.u[b], g.u[c], out=g.u[d])
-
-
-def v_bfi_b32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D = (S0 & S1) | (~S0 & S2)."""
-    mask = g.u[a]
-    np.bitwise_or(mask & g.u[b], ~mask & g.u[c], out=g.u[d])
-
-
-def v_bfe_u32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D = (S0 >> S1[4:0]) & ones(S2[4:0])."""
-    ones = (np.uint32(1) << (g.u[c] & _31)) - np.uint32(1)
-    np.bitwise_and(g.u[a] >> (g.u[b] & _31), ones, out=g.u[d])
-
-
-def v_bfe_i32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
+def _signed_field(x: Array, place: Array, width: Array) -> Array:
     """As V_BFE_U32, sign-extended from the field's top bit; bits above bit 31 read as 0."""
-    width = (g.u[c] & _31).astype(np.int64)
-    field = (g.u[a] >> (g.u[b] & _31)).astype(np.int64)
-    spare = np.int64(64) - width
-    result = np.where(width == 0, np.int64(0), (field << (spare & np.int64(63))) >> (spare & np.int64(63)))
-    np.copyto(g.i[d], result, casting="unsafe")
+    bits = (width & _31).astype(np.int64)
+    field = (x >> (place & _31)).astype(np.int64)
+    spare = (np.int64(64) - bits) & np.int64(63)
+    return np.where(bits == 0, np.int64(0), (field << spare) >> spare)
 
 
-def v_bfm_b32(g: WaveGroup, d: int, a: int, b: int) -> None:
-    """D = ((1 << S0[4:0]) - 1) << S1[4:0]."""
-    one = np.uint32(1)
-    np.left_shift((one << (g.u[a] & _31)) - one, g.u[b] & _31, out=g.u[d])
+def _joined(high: Array, low: Array) -> Array:
+    return (high.astype(_U64) << _U64(32)) | low
 
 
-def v_alignbit_b32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D = ({S0,S1} >> S2[4:0]) & 0xffffffff."""
-    pair = (g.u[a].astype(_U64) << _U64(32)) | g.u[b]
-    np.copyto(g.u[d], pair >> (g.u[c] & _31).astype(_U64), casting="unsafe")
-
-
-def v_alignbyte_b32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D = ({S0,S1} >> 8*S2[1:0]) & 0xffffffff."""
-    pair = (g.u[a].astype(_U64) << _U64(32)) | g.u[b]
-    np.copyto(g.u[d], pair >> ((g.u[c] & np.uint32(3)) << np.uint32(3)).astype(_U64), casting="unsafe")
-
-
-def v_perm_b32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """Byte n of D is the byte of {S0,S1} that byte n of S2 names: 0-3 in S1, 4-7 in S0.
+def _permuted(high: Array, low: Array, selector: Array) -> Array:
+    """V_PERM_B32: byte n is the byte of {S0,S1} that byte n of S2 names: 0-3 in S1, 4-7 in S0.
 
     8-11 replicate the sign of bytes 1, 3, 5, 7; 12 is 0x00; 13 and above 0xFF.
     """
-    selector = g.u[c]
     if selector.shape[1] == 1 and (selector == selector[0, 0]).all():
-        g.u[d][...] = _uniform_permute(g.u[a], g.u[b], int(selector[0, 0]))
-        return
-    source = (g.u[a].astype(_U64) << _U64(32)) | g.u[b]
-    result: Array = np.zeros((g.count, LANES), np.uint32)
+        return _uniform_permute(high, low, int(selector[0, 0]))
+    source = _joined(high, low)
+    result: Array = np.zeros((1, 1), np.uint32)
     for byte in range(4):
-        select = (g.u[c] >> np.uint32(8 * byte)) & np.uint32(0xFF)
-        result |= _permuted_byte(source, select) << np.uint32(8 * byte)
-    g.u[d][...] = result
+        select = (selector >> np.uint32(8 * byte)) & np.uint32(0xFF)
+        result = result | (_permuted_byte(source, select) << np.uint32(8 * byte))
+    return result
 
 
 def _uniform_permute(high: Array, low: Array, selector: int) -> Array:
@@ -224,86 +105,231 @@ def _permuted_byte(source: Array, select: Array) -> Array:
     return np.asarray(np.where(select < 8, plain, np.where(select < 12, sign, constant)))
 
 
-def v_cndmask_b32(g: WaveGroup, d: int, a: int, b: int, c: int) -> None:
-    """D = mask lane ? S1 : S0."""
-    g.u[d][...] = np.where(g.read_mask(c), g.u[b], g.u[a])
+def _highest(x: Array) -> Array:
+    """Number of zeros above the highest one, -1 for 0."""
+    return np.where(x == 0, -1, 32 - np.frexp(x.astype(np.float64))[1])
 
 
-def v_bcnt_u32_b32(g: WaveGroup, d: int, a: int, b: int) -> None:
-    """D = number of ones in S0, plus S1."""
-    raw = np.ascontiguousarray(g.u[a]).view(np.uint8).reshape(*g.u[a].shape, 4)
-    np.add(np.unpackbits(raw, axis=-1).sum(axis=-1, dtype=np.uint32), g.u[b], out=g.u[d])
+def _lowest(x: Array) -> Array:
+    """Position of the lowest one, -1 for 0."""
+    return np.where(x == 0, -1, np.frexp((x & (~x + _1)).astype(np.float64))[1] - 1)
 
 
-def v_ffbh_u32(g: WaveGroup, d: int, a: int) -> None:
-    """D = number of zeros above the highest one, -1 for 0."""
-    value = g.u[a]
-    exponent = np.frexp(value.astype(np.float64))[1]
-    g.i[d][...] = np.where(value == 0, -1, 32 - exponent)
+def _sum(x: Array, y: Array) -> tuple[Array, Array]:
+    """With the carry."""
+    result = x + y
+    return result, result < x
 
 
-def v_ffbl_b32(g: WaveGroup, d: int, a: int) -> None:
-    """D = position of the lowest one, -1 for 0."""
-    value = g.u[a]
-    lowest = value & (~value + np.uint32(1))
-    g.i[d][...] = np.where(value == 0, -1, np.frexp(lowest.astype(np.float64))[1] - 1)
+def _difference(x: Array, y: Array) -> tuple[Array, Array]:
+    """With the borrow."""
+    return x - y, x < y
 
 
+def _sum_with_carry(x: Array, y: Array, carry: Array) -> tuple[Array, Array]:
+    total = x.astype(_U64) + y + carry
+    return total, total > 0xFFFFFFFF
+
+
+def _difference_with_borrow(x: Array, y: Array, borrow: Array) -> tuple[Array, Array]:
+    total = x.astype(np.int64) - y - borrow
+    return total, total < 0
+
+
+def _product_sum(x: Array, y: Array, addend: Array) -> tuple[Array, Array]:
+    """V_MAD_U64_U32, with the carry out of 64 bits."""
+    product = x.astype(_U64) * y
+    total = product + addend
+    return total, total < product
+
+
+def _signed_product_sum(x: Array, y: Array, addend: Array) -> tuple[Array, Array]:
+    """V_MAD_I64_I32, with the signed overflow."""
+    product, signed = x.astype(np.int64) * y, addend.view(np.int64)
+    total = product + signed
+    return total.view(_U64), ((product ^ total) & (signed ^ total)) < 0
+
+
+def _low24(x: Array) -> Array:
+    return x & np.uint32(0xFFFFFF)
+
+
+def _signed24(x: Array) -> Array:
+    return (x << np.int32(8)) >> np.int32(8)
+
+
+def _product24(x: Array, y: Array) -> Array:
+    return _signed24(x).astype(np.int64) * _signed24(y)
+
+
+def _median(x: Array, y: Array, z: Array, out: Array) -> None:
+    np.maximum(np.minimum(x, y), np.minimum(np.maximum(x, y), z), out=out)
+
+
+def _extremes(kind: str) -> Iterator[Op]:
+    """Smallest, largest and middle of two and of three."""
+    two, three = f"{kind} {kind}", f"{kind} {kind} {kind}"
+    yield rows_op(f"v_min_{kind}", np.minimum, two)
+    yield rows_op(f"v_max_{kind}", np.maximum, two)
+    yield rows_op(f"v_min3_{kind}", lambda x, y, z, out: np.minimum(np.minimum(x, y), z, out=out), three)
+    yield rows_op(f"v_max3_{kind}", lambda x, y, z, out: np.maximum(np.maximum(x, y), z, out=out), three)
+    yield rows_op(f"v_med3_{kind}", _median, three)
+
+
+def _ones_of_lanes(lanes: Array) -> Operation:
+    """V_MBCNT: S1 + number of ones of S0 among ``lanes``, uint32 [64]."""
+    return lambda x, y, out: np.add(np.bitwise_count(x & lanes), y, out=out)
+
+
+def _distance(x: Array, y: Array) -> Array:
+    return np.asarray(np.maximum(x, y) - np.minimum(x, y))
+
+
+def _distances(width: int, shift: int = 0, masked: bool = False) -> Operation:
+    """Sum of |S0 - S1| over fields of ``width`` bits, shifted, plus S2; masked: where the field of S1 is not 0."""
+
+    def operation(x: Array, y: Array, z: Array, out: Array) -> None:
+        total: Array = np.zeros((1, 1), np.uint32)
+        mask = np.uint32((1 << width) - 1)
+        for place in map(np.uint32, range(0, 32, width)):
+            field = (y >> place) & mask
+            distance = _distance((x >> place) & mask, field)
+            total = total + (np.where(field != 0, distance, np.uint32(0)) if masked else distance)
+        np.add(total << np.uint32(shift), z, out=out)
+
+    return operation
+
+
+def _byte_means(x: Array, y: Array, rounding: Array) -> Array:
+    """V_LERP_U8: each byte is (S0 + S1 + bit 0 of S2) >> 1."""
+    result: Array = np.zeros((1, 1), np.uint32)
+    for place in map(np.uint32, range(0, 32, 8)):
+        a, b = ((word >> place) & np.uint32(0xFF) for word in (x, y))
+        result = result | ((a + b + ((rounding >> place) & _1)) >> _1) << place
+    return result
+
+
+def v_readfirstlane_b32(g: WaveGroup, d: int, a: int) -> None:
+    """D.sgpr = S0 of the lowest active lane (lane 0 if none is active)."""
+    row = g.u[a]
+    if row.shape[1] == 1:
+        g.u[d][...] = row
+    elif g.full:
+        g.u[d][...] = row[:, :1]
+    else:
+        g.u[d][...] = np.take_along_axis(row, g.mask.argmax(axis=1)[:, None], axis=1)
+
+
+def v_readlane_b32(g: WaveGroup, d: int, a: int, b: int) -> None:
+    """D.sgpr = S0 of lane S1[5:0], whatever EXEC is."""
+    lane = np.broadcast_to(g.u[b] & np.uint32(63), (g.count, 1)).astype(np.int64)
+    g.u[d][...] = np.take_along_axis(g.u[a], lane, axis=1)
+
+
+def v_writelane_b32(g: WaveGroup, d: int, a: int, b: int) -> None:
+    """Lane S1[5:0] of D = S0, whatever EXEC is."""
+    lane = np.broadcast_to(g.u[b] & np.uint32(63), (g.count, 1))
+    np.copyto(g.u[d], g.u[a], where=np.arange(LANES, dtype=np.uint32) == lane)
+
+
+def _exchange(swapped: Callable[[Array, Array], tuple[Array, Array]]) -> Semantics:
+    """Both registers = ``swapped`` of both."""
+
+    def run(g: WaveGroup, d: int, s: int, first: int, second: int) -> None:
+        g.u[d][...], g.u[s][...] = swapped(g.u[first], g.u[second])
+
+    return run
+
+
+_BOTH = ("dst", "dst1")
 _SUM = {"shadow": rules.low_bits_first}
-
-
-def vector_op(name: str, semantics: Semantics, dst: str, src: str, **more: Any) -> Op:
-    """Table entry of a vector instruction; ``dst`` and ``src`` list types."""
-    return Op(name, semantics, tuple(dst.split()), tuple(src.split()), **more)
-
-
 OPS = table(
     [
-        vector_op("v_nop", v_nop, "", ""),
-        vector_op("v_mov_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
-        vector_op("v_mov_b64", v_mov_b64, "b64", "b64", shadow=rules.bitwise_copy),
-        vector_op("v_accvgpr_read_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
-        vector_op("v_accvgpr_write_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
-        vector_op("v_accvgpr_mov_b32", v_mov_b32, "u32", "u32", shadow=rules.bitwise_copy),
-        vector_op("v_not_b32", v_not_b32, "u32", "u32", shadow=rules.bitwise_copy),
-        vector_op("v_bfrev_b32", v_bfrev_b32, "u32", "u32"),
-        vector_op("v_and_b32", _ufunc(np.bitwise_and), "u32", "u32 u32", shadow=rules.bitwise_and),
-        vector_op("v_or_b32", _ufunc(np.bitwise_or), "u32", "u32 u32", shadow=rules.bitwise_or),
-        vector_op("v_xor_b32", _ufunc(np.bitwise_xor), "u32", "u32 u32", shadow=rules.bitwise_xor),
-        vector_op("v_xnor_b32", v_xnor_b32, "u32", "u32 u32", shadow=rules.bitwise_xor),
-        vector_op("v_add_u32", _ufunc(np.add), "u32", "u32 u32", **_SUM),
-        vector_op("v_sub_u32", _ufunc(np.subtract), "u32", "u32 u32", **_SUM),
-        vector_op("v_subrev_u32", v_subrev_u32, "u32", "u32 u32", **_SUM),
-        vector_op("v_add_i32", _ufunc(np.add), "u32", "u32 u32", **_SUM),
-        vector_op("v_sub_i32", _ufunc(np.subtract), "u32", "u32 u32", **_SUM),
-        vector_op("v_lshlrev_b32", v_lshlrev_b32, "u32", "u32 u32", shadow=rules.shift_left_reversed),
-        vector_op("v_lshrrev_b32", v_lshrrev_b32, "u32", "u32 u32", shadow=rules.shift_right_reversed),
-        vector_op("v_ashrrev_i32", v_ashrrev_i32, "i32", "u32 i32"),
-        vector_op("v_lshlrev_b64", _shift64(np.left_shift), "b64", "u32 b64"),
-        vector_op("v_lshrrev_b64", _shift64(np.right_shift), "b64", "u32 b64"),
-        vector_op("v_ashrrev_i64", _shift64(np.right_shift, True), "b64", "u32 b64"),
-        vector_op("v_min_u32", _ufunc(np.minimum), "u32", "u32 u32"),
-        vector_op("v_max_u32", _ufunc(np.maximum), "u32", "u32 u32"),
-        vector_op("v_min_i32", _ufunc_signed(np.minimum), "i32", "i32 i32"),
-        vector_op("v_max_i32", _ufunc_signed(np.maximum), "i32", "i32 i32"),
-        vector_op("v_mul_lo_u32", _ufunc(np.multiply), "u32", "u32 u32"),
-        vector_op("v_add3_u32", v_add3_u32, "u32", "u32 u32 u32", **_SUM),
-        vector_op("v_lshl_add_u32", v_lshl_add_u32, "u32", "u32 u32 u32"),
-        vector_op("v_add_lshl_u32", v_add_lshl_u32, "u32", "u32 u32 u32"),
-        vector_op("v_lshl_or_b32", v_lshl_or_b32, "u32", "u32 u32 u32", shadow=rules.shift_left_or),
-        vector_op("v_and_or_b32", v_and_or_b32, "u32", "u32 u32 u32", shadow=rules.and_or),
-        vector_op("v_or3_b32", v_or3_b32, "u32", "u32 u32 u32", shadow=rules.or_three),
-        vector_op("v_xad_u32", v_xad_u32, "u32", "u32 u32 u32", **_SUM),
-        vector_op("v_bfi_b32", v_bfi_b32, "u32", "u32 u32 u32"),
-        vector_op("v_bfe_u32", v_bfe_u32, "u32", "u32 u32 u32", shadow=rules.bit_field),
-        vector_op("v_bfe_i32", v_bfe_i32, "i32", "u32 u32 u32", shadow=rules.bit_field),
-        vector_op("v_bfm_b32", v_bfm_b32, "u32", "u32 u32"),
-        vector_op("v_alignbit_b32", v_alignbit_b32, "u32", "u32 u32 u32"),
-        vector_op("v_alignbyte_b32", v_alignbyte_b32, "u32", "u32 u32 u32"),
-        vector_op("v_perm_b32", v_perm_b32, "u32", "u32 u32 u32", shadow=rules.byte_permute),
-        vector_op("v_cndmask_b32", v_cndmask_b32, "u32", "u32 u32 mask"),
-        vector_op("v_bcnt_u32_b32", v_bcnt_u32_b32, "u32", "u32 u32"),
-        vector_op("v_ffbh_u32", v_ffbh_u32, "i32", "u32"),
-        vector_op("v_ffbl_b32", v_ffbl_b32, "i32", "u32"),
+        vector_op("v_nop", lambda g: None, "", ""),
+        *(
+            rows_op(name, _copy, "u32", shadow=rules.bitwise_copy)
+            for name in ("v_mov_b32", "v_accvgpr_read_b32", "v_accvgpr_write_b32", "v_accvgpr_mov_b32")
+        ),
+        value_op("v_mov_b64", lambda x: x, "b64", "b64", shadow=rules.bitwise_copy),
+        rows_op("v_not_b32", np.invert, "u32", shadow=rules.bitwise_copy),
+        value_op("v_bfrev_b32", lambda x: from_bits(bits_of(x)[..., ::-1], np.uint32), "u32", "u32"),
+        rows_op("v_and_b32", np.bitwise_and, "u32 u32", shadow=rules.bitwise_and),
+        rows_op("v_or_b32", np.bitwise_or, "u32 u32", shadow=rules.bitwise_or),
+        rows_op("v_xor_b32", np.bitwise_xor, "u32 u32", shadow=rules.bitwise_xor),
+        rows_op("v_xnor_b32", lambda x, y, out: np.invert(x ^ y, out=out), "u32 u32", shadow=rules.bitwise_xor),
+        rows_op("v_add_u32", np.add, "u32 u32", **_SUM),
+        rows_op("v_sub_u32", np.subtract, "u32 u32", **_SUM),
+        rows_op("v_subrev_u32", lambda x, y, out: np.subtract(y, x, out=out), "u32 u32", **_SUM),
+        rows_op("v_add_i32", np.add, "u32 u32", **_SUM),
+        rows_op("v_sub_i32", np.subtract, "u32 u32", **_SUM),
+        value_op("v_add_u32.clamp", saturated(np.add, np.uint32), "u32", "u32 u32"),
+        value_op("v_sub_u32.clamp", saturated(np.subtract, np.uint32), "u32", "u32 u32"),
+        value_op("v_add_i32.clamp", saturated(np.add, np.int32), "i32", "i32 i32"),
+        value_op("v_sub_i32.clamp", saturated(np.subtract, np.int32), "i32", "i32 i32"),
+        mask_op("v_add_co_u32", _sum, "u32", "u32 u32"),
+        mask_op("v_sub_co_u32", _difference, "u32", "u32 u32"),
+        mask_op("v_subrev_co_u32", lambda x, y: _difference(y, x), "u32", "u32 u32"),
+        mask_op("v_addc_co_u32", _sum_with_carry, "u32", "u32 u32 mask"),
+        mask_op("v_subb_co_u32", _difference_with_borrow, "u32", "u32 u32 mask"),
+        mask_op("v_subbrev_co_u32", lambda x, y, c: _difference_with_borrow(y, x, c), "u32", "u32 u32 mask"),
+        rows_op("v_lshlrev_b32", lambda n, x, out: np.left_shift(x, n & _31, out=out), "u32 u32",
+                shadow=rules.shift_left_reversed),
+        rows_op("v_lshrrev_b32", lambda n, x, out: np.right_shift(x, n & _31, out=out), "u32 u32",
+                shadow=rules.shift_right_reversed),
+        rows_op("v_ashrrev_i32", lambda n, x, out: np.right_shift(x, n & np.int32(31), out=out), "i32 i32"),
+        value_op("v_lshlrev_b64", lambda n, x: x << _places64(n), "b64", "u32 b64"),
+        value_op("v_lshrrev_b64", lambda n, x: x >> _places64(n), "b64", "u32 b64"),
+        value_op("v_ashrrev_i64", _shift_right64, "b64", "u32 b64"),
+        *_extremes("u32"),
+        *_extremes("i32"),
+        rows_op("v_mul_lo_u32", np.multiply, "u32 u32"),
+        value_op("v_mul_hi_u32", lambda x, y: (x.astype(_U64) * y) >> _U64(32), "u32", "u32 u32"),
+        value_op("v_mul_hi_i32", lambda x, y: (x.astype(np.int64) * y) >> np.int64(32), "i32", "i32 i32"),
+        rows_op("v_mul_u32_u24", lambda x, y, out: np.multiply(_low24(x), _low24(y), out=out), "u32 u32"),
+        rows_op("v_mul_i32_i24", lambda x, y, out: np.multiply(_signed24(x), _signed24(y), out=out), "i32 i32"),
+        value_op("v_mul_hi_u32_u24", lambda x, y: (_low24(x).astype(_U64) * _low24(y)) >> _U64(32), "u32", "u32 u32"),
+        value_op("v_mul_hi_i32_i24", lambda x, y: _product24(x, y) >> np.int64(32), "i32", "i32 i32"),
+        rows_op("v_mad_u32_u24", lambda x, y, z, out: np.add(_low24(x) * _low24(y), z, out=out), "u32 u32 u32"),
+        rows_op("v_mad_i32_i24", lambda x, y, z, out: np.add(_signed24(x) * _signed24(y), z, out=out), "i32 i32 i32"),
+        mask_op("v_mad_u64_u32", _product_sum, "b64", "u32 u32 b64"),
+        mask_op("v_mad_i64_i32", _signed_product_sum, "b64", "i32 i32 b64"),
+        rows_op("v_add3_u32", lambda x, y, z, out: np.add(x + y, z, out=out), "u32 u32 u32", **_SUM),
+        rows_op("v_lshl_add_u32", lambda x, n, z, out: np.add(x << (n & _31), z, out=out), "u32 u32 u32"),
+        rows_op("v_add_lshl_u32", lambda x, y, n, out: np.left_shift(x + y, n & _31, out=out), "u32 u32 u32"),
+        value_op("v_lshl_add_u64", lambda x, n, z: (x << (n & np.uint32(7)).astype(_U64)) + z, "b64", "b64 u32 b64"),
+        rows_op("v_lshl_or_b32", lambda x, n, z, out: np.bitwise_or(x << (n & _31), z, out=out), "u32 u32 u32",
+                shadow=rules.shift_left_or),
+        rows_op("v_and_or_b32", lambda x, y, z, out: np.bitwise_or(x & y, z, out=out), "u32 u32 u32",
+                shadow=rules.and_or),
+        rows_op("v_or3_b32", lambda x, y, z, out: np.bitwise_or(x | y, z, out=out), "u32 u32 u32",
+                shadow=rules.or_three),
+        rows_op("v_xad_u32", lambda x, y, z, out: np.add(x ^ y, z, out=out), "u32 u32 u32", **_SUM),
+        rows_op("v_bfi_b32", lambda mask, y, z, out: np.bitwise_or(mask & y, ~mask & z, out=out), "u32 u32 u32"),
+        rows_op("v_bfe_u32", _field, "u32 u32 u32", shadow=rules.bit_field),
+        value_op("v_bfe_i32", _signed_field, "i32", "u32 u32 u32", shadow=rules.bit_field),
+        rows_op("v_bfm_b32", lambda n, x, out: np.left_shift((_1 << (n & _31)) - _1, x & _31, out=out), "u32 u32"),
+        value_op("v_alignbit_b32", lambda x, y, n: _joined(x, y) >> (n & _31).astype(_U64), "u32", "u32 u32 u32"),
+        value_op("v_alignbyte_b32", lambda x, y, n: _joined(x, y) >> (8 * (n & np.uint32(3))).astype(_U64), "u32",
+                 "u32 u32 u32"),
+        value_op("v_perm_b32", _permuted, "u32", "u32 u32 u32", shadow=rules.byte_permute),
+        value_op("v_cndmask_b32", lambda x, y, mask: np.where(mask, y, x), "u32", "u32 u32 mask"),
+        rows_op("v_bcnt_u32_b32", lambda x, y, out: np.add(np.bitwise_count(x), y, out=out), "u32 u32"),
+        rows_op("v_mbcnt_lo_u32_b32", _ones_of_lanes(_BELOW.astype(np.uint32)), "u32 u32"),
+        rows_op("v_mbcnt_hi_u32_b32", _ones_of_lanes((_BELOW >> _U64(32)).astype(np.uint32)), "u32 u32"),
+        value_op("v_ffbh_u32", _highest, "i32", "u32"),
+        value_op("v_ffbh_i32", lambda x: _highest(np.where(x < 0, ~x, x)), "i32", "i32"),
+        value_op("v_ffbl_b32", _lowest, "i32", "u32"),
+        rows_op("v_sad_u32", lambda x, y, z, out: np.add(_distance(x, y), z, out=out), "u32 u32 u32"),
+        rows_op("v_sad_u16", _distances(16), "u32 u32 u32"),
+        rows_op("v_sad_u8", _distances(8), "u32 u32 u32"),
+        rows_op("v_sad_hi_u8", _distances(8, 16), "u32 u32 u32"),
+        rows_op("v_msad_u8", _distances(8, masked=True), "u32 u32 u32"),
+        value_op("v_lerp_u8", _byte_means, "u32", "u32 u32 u32"),
+        vector_op("v_readfirstlane_b32", v_readfirstlane_b32, "u32", "u32"),
+        vector_op("v_readlane_b32", v_readlane_b32, "u32", "u32 u32"),
+        vector_op("v_writelane_b32", v_writelane_b32, "u32", "u32 u32", ignores_exec=True, preserve=0xFFFFFFFF),
+        vector_op("v_permlane16_swap_b32", _exchange(rows_swapped(16)), "u32 u32", "", implicit=_BOTH),
+        vector_op("v_permlane32_swap_b32", _exchange(rows_swapped(32)), "u32 u32", "", implicit=_BOTH),
+        vector_op("v_swap_b32", _exchange(lambda x, y: (y, x.copy())), "u32 u32", "", implicit=_BOTH),
     ]
-)
+)  # fmt: skip

@@ -9,6 +9,7 @@ idea of bit-exact propagation is Memcheck's (Seward and Nethercote, "Using Valgr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -18,12 +19,18 @@ Rule = Callable[[Sequence[Array], Sequence[Array]], Array]
 ALL = np.uint32(0xFFFFFFFF)
 
 
+def _together(shadows: Sequence[Array]) -> Array:
+    return reduce(np.bitwise_or, shadows)
+
+
 def any_bit(shadows: Sequence[Array]) -> Array:
     """All ones where any source has an undefined bit."""
-    total = shadows[0]
-    for shadow in shadows[1:]:
-        total = total | shadow
-    return np.asarray(np.where(total != 0, ALL, np.uint32(0)))
+    return np.asarray(np.where(_together(shadows) != 0, ALL, np.uint32(0)))
+
+
+def whole_result(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
+    """Any undefined bit makes every bit undefined."""
+    return any_bit(shadows)
 
 
 def bitwise_copy(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
@@ -70,9 +77,7 @@ def truth_table(code: int) -> Rule:
 
 def low_bits_first(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
     """Sums: an undefined bit reaches the bits above it."""
-    total = shadows[0]
-    for shadow in shadows[1:]:
-        total = total | shadow
+    total = _together(shadows)
     return np.asarray(total | (~total + np.uint32(1)))
 
 
@@ -88,12 +93,8 @@ def low_half(rule: Rule) -> Rule:
 
 def each_half(values: Sequence[Array], shadows: Sequence[Array]) -> Array:
     """Packed 16-bit arithmetic: each half of the result depends on that half of the sources."""
-    total = shadows[0]
-    for shadow in shadows[1:]:
-        total = total | shadow
-    low = np.where(total & np.uint32(0xFFFF), np.uint32(0xFFFF), np.uint32(0))
-    high = np.where(total >> np.uint32(16), np.uint32(0xFFFF0000), np.uint32(0))
-    return np.asarray(low | high)
+    total = _together(shadows)
+    return pack_halves(values, [total & np.uint32(0xFFFF), total >> np.uint32(16)])
 
 
 def pack_halves(values: Sequence[Array], shadows: Sequence[Array]) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
@@ -9,8 +10,12 @@ from snippets import LANE, run
 
 from kernels.rocm.toolchain import ToolNotFoundError, find_tool
 from search.gfx950.simulator.decode.bind import base_name
-from search.gfx950.simulator.instructions.valu_words import OPS
+from search.gfx950.simulator.program import OPS
 
+NAMES = re.compile(
+    r"v_((min3|max3|med3)_.16|mad_.32_.16|mul_hi_.32_.24|mbcnt_.._.*|m?sad_.*|lerp_u8|ffbh_i32"
+    r"|cvt_pk_(.16_.32|f16_f32|u8_f32)|pack_b32_f16)"
+)
 HALF_ONE, HALF_TWO, HALF_NAN, HALF_MINUS = 0x3C00, 0x4000, 0x7E00, 0xBC00
 # Text, v0 to v2, v3 before, v3 after.
 CASES = [
@@ -63,9 +68,9 @@ def test_lanes_before_each_lane_are_counted_in_two_halves() -> None:
     assert run(text, {"s0": 0b101, "s1": 1}).u("v1")[[0, 1, 3, 33]].tolist() == [0, 1, 2, 3]
 
 
-def test_every_instruction_of_the_table_is_tested() -> None:
+def test_every_instruction_of_these_kinds_is_tested() -> None:
     tested = {base_name(text.split()[0])[0] for text, *_ in CASES} | {"v_mbcnt_lo_u32_b32", "v_mbcnt_hi_u32_b32"}
-    assert tested == set(OPS)
+    assert tested == {name for name in OPS if NAMES.fullmatch(name)}
 
 
 def test_the_assembler_knows_every_line() -> None:

@@ -352,7 +352,10 @@ def inspect(
     elif against is not None or fail_slower is not None:
         _compare(select(frame, View(query)), against, fail_slower)
     elif timeline is not None or undecided is not None:
-        _look_closer(frame, timeline, undecided, to)
+        if timeline is not None:
+            _draw_timeline(frame, timeline, to)
+        if undecided is not None:
+            _write_undecided(frame, undecided)
     elif as_json or to is not None or plot is not None:
         _write_rows(frame, view, as_json, to, plot)
     else:
@@ -627,13 +630,6 @@ def _shapes(texts: list[str], sets: Sequence[ShapeSet]) -> tuple[GemmShape, ...]
     if not shapes:
         raise InputError("no shapes; give MxNxK, for example 16x2112x7168, or --shapes configs/shapes/gpumode.yaml")
     return shapes
-
-
-def _look_closer(frame: Any, trial: str | None, undecided: Path | None, to: Path | None) -> None:
-    if trial is not None:
-        _draw_timeline(frame, trial, to)
-    if undecided is not None:
-        _write_undecided(frame, undecided)
 
 
 def _write_undecided(frame: Any, path: Path) -> None:

@@ -164,23 +164,8 @@ def _traced(a: torch.Tensor, weight: PackedWeight, out: torch.Tensor | None) -> 
     return out.copy_(product)
 
 
-def gemm_shuffled(
-    a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor, *, out: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Like :func:`mxfp4_gemm` for a weight given as two uint8 tensors, see ``PackedWeight.from_shuffled``."""
-    dispatcher = _serving(a)
-    if dispatcher is None:
-        N, K = check_shuffled(data, scale)
-        return _reference(a, PackedWeight(data, scale, N=N, K=K), out)
-    return dispatcher.gemm_shuffled(a, data, scale, out=out)
-
-
-NAMESPACE = "mxfp4_tune"
-OPERATOR, GRADIENT = f"{NAMESPACE}::gemm", f"{NAMESPACE}::gemm_input_gradient"
-
-
-def gemm_now(a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Compute ``bf16(Q(a) @ weight.T)`` in a new tensor [..., N].
+def gemm_shuffled(a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Like :func:`mxfp4_gemm`, into a new tensor, for a weight given as its two tensors.
 
     Args:
         a: [..., K] bfloat16.
@@ -190,7 +175,15 @@ def gemm_now(a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torch.
     Raises:
         ValueError: A tensor has another shape, dtype, layout or device.
     """
-    return gemm_shuffled(a, data, scale)
+    dispatcher = _serving(a)
+    if dispatcher is None:
+        N, K = check_shuffled(data, scale)
+        return _reference(a, PackedWeight(data, scale, N=N, K=K), None)
+    return dispatcher.gemm_shuffled(a, data, scale)
+
+
+NAMESPACE = "mxfp4_tune"
+OPERATOR, GRADIENT = f"{NAMESPACE}::gemm", f"{NAMESPACE}::gemm_input_gradient"
 
 
 def gemm_shape(a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -235,7 +228,7 @@ def _no_second_derivative(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, N
 
 LIBRARY = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
 LIBRARY.define("gemm(Tensor a, Tensor data, Tensor scale) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))  # type: ignore[no-untyped-call]
-LIBRARY.impl("gemm", gemm_now, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+LIBRARY.impl("gemm", gemm_shuffled, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
 LIBRARY.define(
     "gemm_input_gradient(Tensor grad, Tensor data, Tensor scale) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,)
 )  # type: ignore[no-untyped-call]

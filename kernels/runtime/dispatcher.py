@@ -102,15 +102,11 @@ class Dispatcher:
                 self._launch(planned, pointers, weight.data, index)
         return seen.result
 
-    def gemm_shuffled(
-        self, a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor, *, out: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def gemm_shuffled(self, a: torch.Tensor, data: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         """Like :meth:`gemm`, without graphs, for a weight given as the two tensors of a ``PackedWeight``."""
         N, K = check_shuffled(data, scale)
-        seen = operands(a, N, K, out)
+        seen = operands(a, N, K, None)
         if seen.M:
-            if out is not None:
-                check_apart(seen, data, scale)
             planned, pointers, index = self._planned(seen, data, scale, N, K)
             self._launch(planned, pointers, data, index)
         return seen.result

@@ -60,9 +60,15 @@ def source_hash(names: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
     for name in sorted(set(names)):
         text = files("kernels").joinpath(name).read_bytes().decode().replace("\r\n", "\n")
-        content = (_syntax(ast.parse(text)) if name.endswith(".py") else text).encode()
+        content = (_program(text) if name.endswith(".py") else text).encode()
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()[:HEX_DIGITS]
+
+
+@cache
+def _program(text: str) -> str:
+    """What counts of a Python source; most are of several families."""
+    return _syntax(ast.parse(text))
 
 
 def settled(recorded: str, family: str) -> str:

@@ -39,7 +39,7 @@ from search.results.dashboard import describe_study
 from search.results.record import make_record
 from search.results.starts import Start
 from search.results.storage import open_storage
-from search.results.stored import note_asked, searched_trials, study_names
+from search.results.stored import held_frame, note_asked, searched_trials, study_names
 from search.results.studies import Rounds, first_study, only_writer
 from search.results.trials import KeptTrials
 from search.space.space import SearchSpace, load_spaces
@@ -225,7 +225,8 @@ class _Sweep:
         names = study_names(self.storage)
         location = self.request.storage or self.request.results
         self.rounds = Rounds(names)
-        self.earlier = EarlierStudies(location, names, self.evaluator.device, self.evaluator.protocol)
+        read = partial(held_frame, self.storage, location)
+        self.earlier = EarlierStudies(read, names, self.evaluator.device, self.evaluator.protocol)
 
     def run(self) -> None:
         request, lanes = self.request, self.evaluator.lanes

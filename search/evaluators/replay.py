@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +91,18 @@ class ReplayEvaluator(Evaluator):
             raise InputError(f"{path}: holds results of {len(devices)} devices; write those of one with inspect --to")
         self.device = DeviceKey(*devices[0])
         self.capacity = 1
-        self._rows = _by_candidate(frame)
+        self._frame = frame
         protocols = sorted({str(name) for name in frame["protocol"].dropna()})
         self.protocol = PROTOCOL + ("+".join(protocols) or "v1")
+
+    @cached_property
+    def _rows(self) -> dict[Candidate, Row]:
+        """By what was judged; the first of several stands, as it was before its finals."""
+        rows: dict[Candidate, Row] = {}
+        for row in self._frame.to_dict("records"):
+            shape = GemmShape(int(row["M"]), int(row["N"]), int(row["K"]))
+            rows.setdefault(Candidate(shape, str(row["family"]), config_of(row)), row)
+        return rows
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -132,15 +142,6 @@ class ReplayEvaluator(Evaluator):
         row = self._rows.get(candidate)
         answer.set_result(Evaluation("illegal", "not in the recorded sweep") if row is None else _evaluation(row))
         return answer
-
-
-def _by_candidate(frame: pd.DataFrame) -> dict[Candidate, Row]:
-    """Rows by what was judged; the first of several stands, as it was before its finals."""
-    found: dict[Candidate, Row] = {}
-    for row in frame.to_dict("records"):
-        shape = GemmShape(int(row["M"]), int(row["N"]), int(row["K"]))
-        found.setdefault(Candidate(shape, str(row["family"]), config_of(row)), row)
-    return found
 
 
 def _evaluation(row: Row) -> Evaluation:

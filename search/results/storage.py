@@ -6,17 +6,18 @@ import json
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import get_lock_file
 from optuna.trial import FrozenTrial
-from sqlalchemy import Connection, create_engine, inspect, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DatabaseError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -47,16 +48,51 @@ def open_storage(location: Path | str, *, create: bool) -> BaseStorage:
     path = studies_file(location)
     if path is not None:
         _prepare(path, create)
-    if path is None or "://" in str(location):
-        return _database(str(location), _without_password(str(location)), create=create or _is_memory(location, path))
-    if path.suffix in JOURNAL_SUFFIXES:
+    if _is_journal(path, location):
         return _journal(path)
-    return _database(f"sqlite:///{path}", str(path), create=create)
+    url, name = _address(location, path)
+    options = _options(url)
+    with _naming(url, name):
+        if _has_tables(create_engine(url, **options)):
+            return RDBStorage(url, options, skip_table_creation=True)
+        if create or (path is None and url.startswith("sqlite")):  # without a file it is new each time
+            return _with_new_tables(url, options)
+    raise InputError(f"{name}: {NO_RESULTS_YET}")
 
 
-def _is_memory(location: Path | str, path: Path | None) -> bool:
-    """Whether it is SQLite without a file, which is new each time."""
-    return path is None and str(location).startswith("sqlite")
+def open_to_read(location: Path | str) -> Engine | BaseStorage:
+    """What holds the studies at ``location``: a journal, or a database without what Optuna loads to write there.
+
+    Raises:
+        InputError: As :func:`open_storage`, which creates nothing.
+    """
+    path = studies_file(location)
+    if path is not None:
+        _prepare(path, create=False)
+    if _is_journal(path, location):
+        return _journal(path)
+    url, name = _address(location, path)
+    with _naming(url, name):
+        engine = create_engine(url, **_options(url))
+        if _has_tables(engine):
+            return engine
+    raise InputError(f"{name}: {NO_RESULTS_YET}")
+
+
+def _is_journal(path: Path | None, location: Path | str) -> TypeGuard[Path]:
+    return path is not None and "://" not in str(location) and path.suffix in JOURNAL_SUFFIXES
+
+
+def _address(location: Path | str, path: Path | None) -> tuple[str, str]:
+    """URL of a database, and its name for people."""
+    if path is None or "://" in str(location):
+        return str(location), _without_password(str(location))
+    return f"sqlite:///{path}", str(path)
+
+
+def _options(url: str) -> dict[str, Any]:
+    """Of SQLAlchemy; a server may start again."""
+    return {"connect_args": {"timeout": BUSY_TIMEOUT_S}} if url.startswith("sqlite") else {"pool_pre_ping": True}
 
 
 def _without_password(url: str) -> str:
@@ -78,25 +114,20 @@ def _prepare(path: Path, create: bool) -> None:
         raise InputError(f"{path}: cannot be written ({error.strerror}); {CURE}") from error
 
 
-def _database(url: str, name: str, *, create: bool) -> BaseStorage:
-    sqlite = {"connect_args": {"timeout": BUSY_TIMEOUT_S}}
-    options = sqlite if url.startswith("sqlite") else {"pool_pre_ping": True}  # a server may start again
+@contextmanager
+def _naming(url: str, name: str) -> Iterator[None]:
+    """What cannot be opened is an InputError."""
     try:
-        if _has_tables(url, options):
-            return RDBStorage(url, dict(options), skip_table_creation=True)
-        if create:
-            return _with_new_tables(url, options)
+        yield
     except (SQLAlchemyError, StorageInternalError, ImportError, RuntimeError, ValueError) as error:
         cause = str(error.__cause__ or error).strip().splitlines()[0]
         if isinstance(error, ModuleNotFoundError) and url.startswith("postgresql"):
             cause = f"its driver {error.name} is not installed: pip install '{DISTRIBUTION}[postgres]'"
         raise InputError(f"{name}: not a storage that Optuna can open ({cause}); check --storage") from error
-    raise InputError(f"{name}: {NO_RESULTS_YET}")
 
 
-def _has_tables(url: str, options: Mapping[str, Any]) -> bool:
+def _has_tables(engine: Engine) -> bool:
     """Whether the database has all of Optuna's tables; it is only read."""
-    engine = create_engine(url, **options)
     try:
         with engine.connect() as connection:
             if not inspect(connection).has_table(LAST_CREATED):

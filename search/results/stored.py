@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.trial import TrialState
-from sqlalchemy import Connection, Integer, String, bindparam, text
+from sqlalchemy import Connection, Engine, Integer, String, bindparam, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from kernels.disk import replace_file
@@ -31,7 +31,7 @@ from kernels.errors import InputError
 from kernels.problem import GemmShape
 from search.results.columns import COLUMNS, arrow_table, frame_of_table
 from search.results.record import COLUMNS_OF, FINAL, RECORD, Listed, Record, unpacked
-from search.results.storage import open_storage
+from search.results.storage import open_to_read
 from search.results.trials import KeptTrial, kept_trials, listed
 
 FINISHED: Final = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -96,9 +96,9 @@ def note_asked(study: optuna.Study, shapes: Iterable[GemmShape]) -> None:
 
 def asked_shapes(location: Path | str) -> list[str]:
     """What the newest sweep was asked for that wrote there."""
-    storage = open_storage(location, create=False)
-    if isinstance(storage, RDBStorage):
-        with storage.engine.connect() as connection:
+    storage = open_to_read(location)
+    if isinstance(storage, Engine):
+        with storage.connect() as connection:
             notes = [json.loads(value) for _, value in connection.execute(ATTRIBUTES, {"key": ASKED})]
     else:
         notes = [study.user_attrs[ASKED] for study in storage.get_all_studies() if ASKED in study.user_attrs]
@@ -129,7 +129,13 @@ def stored_frame(location: Path | str, studies: Collection[str] | None = None) -
     Raises:
         InputError: Nothing there, not a storage, a torn record, or one of a newer version.
     """
-    storage = open_storage(location, create=False)
+    return held_frame(open_to_read(location), location, studies)
+
+
+def held_frame(
+    storage: Engine | BaseStorage, location: Path | str, studies: Collection[str] | None = None
+) -> pd.DataFrame:
+    """As :func:`stored_frame`, of what is open already."""
     try:
         tables = [_table(storage, studies).select(list(COLUMNS))]
     except InputError:
@@ -139,15 +145,16 @@ def stored_frame(location: Path | str, studies: Collection[str] | None = None) -
     return frame_of_table(tables.pop())  # which is the last to hold the columns, and lets each go when it is converted
 
 
-def _table(storage: BaseStorage, studies: Collection[str] | None) -> pa.Table:
-    if not isinstance(storage, RDBStorage):
-        return _tables([list(_journal_records(storage, studies))])
-    database = str(storage.engine.url.database)
-    with storage.engine.connect() as connection:
+def _table(storage: Engine | BaseStorage, studies: Collection[str] | None) -> pa.Table:
+    engine = storage.engine if isinstance(storage, RDBStorage) else storage
+    if isinstance(engine, BaseStorage):
+        return _tables([list(_journal_records(engine, studies))])
+    database = str(engine.url.database)
+    with engine.connect() as connection:
         if studies is not None:
             chosen = [number for number, name in connection.execute(STUDIES) if name in studies]
             return _read(connection, SOME, database, studies=chosen)
-        file = Path(database) if storage.engine.name == "sqlite" and Path(database).is_file() else None
+        file = Path(database) if engine.name == "sqlite" and Path(database).is_file() else None
         cached = None if file is None else Cached.read(_cache_path(file), connection)
         if cached is None:
             table = _read(connection, ALL, database, after=-1)

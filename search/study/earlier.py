@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -17,7 +16,6 @@ from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.evaluation import TIMED, Point
 from search.results.columns import rows_of
-from search.results.stored import stored_frame
 from search.results.winners import config_of
 from search.study.priors import NEIGHBOURS, distance, winners_of
 
@@ -71,13 +69,15 @@ class EarlierStudies:
     """The studies of one device in a storage.
 
     Args:
-        location: Of the storage.
-        names: Of its studies.
+        read: Trials of some studies, by their names.
+        names: Of all studies.
         protocol: How the trials to learn from were judged.
     """
 
-    def __init__(self, location: Path | str, names: Iterable[str], device: DeviceKey, protocol: str) -> None:
-        self._location = location
+    def __init__(
+        self, read: Callable[[Collection[str]], pd.DataFrame], names: Iterable[str], device: DeviceKey, protocol: str
+    ) -> None:
+        self._read_trials = read
         self._device = device
         self._protocol = protocol
         self._names: dict[GemmShape, list[str]] = defaultdict(list)
@@ -120,7 +120,7 @@ class EarlierStudies:
 
     def rows(self, names: Iterable[str]) -> pd.DataFrame:
         """The trials of some studies."""
-        return stored_frame(self._location, frozenset(names))
+        return self._read_trials(frozenset(names))
 
     def _is_alike(self, name: str) -> bool:
         return name.split("/")[2:3] == [self._protocol]

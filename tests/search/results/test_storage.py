@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sqlite3
+from functools import partial
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -16,7 +17,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from kernels.errors import InputError
 from search.results import storage as module
-from search.results.storage import CREATION_TRIES, open_storage
+from search.results.storage import CREATION_TRIES, open_storage, open_to_read
 from search.results.studies import STUDIES_FILE
 
 
@@ -63,8 +64,9 @@ def test_place_that_cannot_be_written_is_one_line(tmp_path: Path, location: str)
 
 @pytest.mark.parametrize("location", ["{}/none", "{}/none/x.journal", "sqlite:///{}/none.db"])
 def test_missing_results_are_not_created(tmp_path: Path, location: str) -> None:
-    with pytest.raises(InputError, match="no results; run `sweep` first"):
-        open_storage(location.format(tmp_path), create=False)
+    for opened in (partial(open_storage, create=False), open_to_read):
+        with pytest.raises(InputError, match="no results; run `sweep` first"):
+            opened(location.format(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -124,9 +126,10 @@ def test_a_reader_of_a_database_that_a_sweep_has_just_begun_says_so_and_writes_n
         connection.execute(statements)
     connection.close()
     before = file.read_bytes()
-    with pytest.raises(InputError, match=r"studies\.db: no results yet; wait for the sweep") as caught:
-        open_storage(location.format(tmp_path), create=False)
-    assert "\n" not in str(caught.value)
+    for opened in (partial(open_storage, create=False), open_to_read):
+        with pytest.raises(InputError, match=r"studies\.db: no results yet; wait for the sweep") as caught:
+            opened(location.format(tmp_path))
+        assert "\n" not in str(caught.value)
     assert file.read_bytes() == before
     open_storage(tmp_path, create=True)  # the sweep goes on where it was
     assert open_storage(tmp_path, create=False).get_all_studies() == []

@@ -46,13 +46,7 @@ class HipCache(BuildCache[HipBuild]):
     KIND: ClassVar[type[Any]] = HipBuild
     FAILURES: ClassVar[tuple[type[KernelError], ...]] = (HipCompileError, TimedOutError)
 
-    def build(
-        self,
-        kernel: HipSource,
-        arch: str = GFX950.arch,
-        compiler: HipCompiler | None = None,
-        log: Path | None = None,
-    ) -> HipBuild:
+    def build(self, kernel: HipSource, arch: str = GFX950.arch, compiler: HipCompiler | None = None) -> HipBuild:
         """As :func:`~kernels.rocm.compiler.compile_hip`, answered from the folder where possible.
 
         Raises:
@@ -63,7 +57,7 @@ class HipCache(BuildCache[HipBuild]):
         """
         compiler = compiler or find_compiler()
         key = build_key(kernel, arch, compiler, self.sources)
-        make = partial(compile_hip, kernel, arch, compiler, log, self.sources)
+        make = partial(compile_hip, kernel, arch, compiler, folder=self.sources)
         known = self.load(key) or self._writable()._make(key, make)
         if isinstance(known, KernelError):
             raise known

@@ -139,7 +139,7 @@ class Gpu:
 
     def state(self) -> GpuState:
         """Clocks and disturbances."""
-        state, others = read_state(0), crowding()
+        state, others = read_state(), crowding()
         return state if others is None else replace(state, notes=(*state.notes, others))
 
     def crowding(self) -> str | None:

@@ -52,14 +52,14 @@ class GpuState:
     power_w: int | None = None
 
 
-def read_state(index: int = 0) -> GpuState:
-    """State of GPU ``index`` of those that torch sees."""
+def read_state() -> GpuState:
+    """State of the first GPU that torch sees."""
     library = _library()
     if library is None:
         return GpuState()
     module, errors = library
     try:
-        return _amd_state(module, index) if torch.version.hip is not None else _nvidia_state(module, index)
+        return _amd_state(module) if torch.version.hip is not None else _nvidia_state(module)
     except errors:  # the driver does not say
         return GpuState()
 
@@ -69,18 +69,18 @@ def has_amdsmi() -> bool:
     return importlib.util.find_spec(AMDSMI) is not None
 
 
-def _nvidia_state(nvml: Any, index: int) -> GpuState:
-    handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(index).uuid}")
+def _nvidia_state(nvml: Any) -> GpuState:
+    handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
     reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
     throttled = [text for bit, text in THROTTLING.items() if reasons & bit]
     pids = [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
-    power_w = round(torch.cuda.power_draw(index) / 1000)
-    return GpuState(torch.cuda.clock_rate(index), (*throttled, *_others(pids)), power_w)
+    power_w = round(torch.cuda.power_draw(0) / 1000)
+    return GpuState(torch.cuda.clock_rate(0), (*throttled, *_others(pids)), power_w)
 
 
-def _amd_state(amdsmi: Any, index: int) -> GpuState:
+def _amd_state(amdsmi: Any) -> GpuState:
     """Clock readings may be 100 ms old; the power is that of the socket, as MI300 and newer report it."""
-    address = pci_address(torch.cuda.get_device_properties(index))
+    address = pci_address(torch.cuda.get_device_properties(0))
     if address is None:
         return GpuState()
     amdsmi.amdsmi_init()
@@ -106,10 +106,10 @@ def _others(pids: Sequence[int]) -> list[str]:
     return [f"{len(others)} other processes"] if others else []
 
 
-def crowding(index: int = 0) -> str | None:
-    """What other processes hold of the GPU's memory, in words; None where it is no more than contexts take."""
-    free, total = torch.cuda.mem_get_info(index)
-    others = total - free - torch.cuda.memory_reserved(index)
+def crowding() -> str | None:
+    """What other processes hold of that GPU's memory, in words; None where it is no more than contexts take."""
+    free, total = torch.cuda.mem_get_info(0)
+    others = total - free - torch.cuda.memory_reserved(0)
     if others <= CROWDED * total:
         return None
     return f"other processes hold {others / 2**30:.0f} of the GPU's {total / 2**30:.0f} GiB"

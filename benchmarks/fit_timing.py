@@ -34,7 +34,7 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from code_object_surfaces import SurfaceRow, prepared, tiles, winner_rank
-from timed_rows import TimedRow, code_object_times, logged_configurations
+from timed_rows import TIME_BANDS_US, TimedRow, code_object_times, logged_configurations
 
 from kernels.errors import InputError
 from search.gfx950.machine import AITER, GPUMODE, Harness, Machine
@@ -195,6 +195,16 @@ def widths(rows: Sequence[Row], times: np.ndarray) -> str:
     return f"interval = {interval:.3f} from {len(absolute)} rows{tie}"
 
 
+def by_time(rows: Sequence[Row], times: np.ndarray) -> Iterator[str]:
+    """Agreement of ``times`` [rows] with rows that took about as long."""
+    for low, high in itertools.pairwise(TIME_BANDS_US):
+        pairs = [(us, row.us) for row, us in zip(rows, times, strict=True) if not row.relative]
+        errors = [abs(us / measured - 1) for us, measured in pairs if low < measured <= high]
+        if errors:
+            share = f"median |error| {np.median(errors):5.1%}  p90 {np.quantile(errors, 0.9):5.1%}"
+            yield f"{low:3g} to {high:3g} us: {len(errors):4d} rows  {share}"
+
+
 def report(title: str, rows: Sequence[Row], start: Point, ranges: Ranges, seconds: float, seed: int) -> None:
     """Print how the product's constants agree with ``rows``, and after a fit the rows left out of it."""
     print(f"{title}\n  constants as they are  {scores(rows, predicted(rows, start))}  {top(ranks_of(rows, start))}")
@@ -202,6 +212,8 @@ def report(title: str, rows: Sequence[Row], start: Point, ranges: Ranges, second
         return
     left = held_out(rows, start, ranges, seconds, seed)
     print(f"  fitted, layers left out {scores(rows, left.times)}  {top(left.ranks)}")
+    for line in by_time(rows, left.times):
+        print(f"    {line}")
     print(f"  of these: {widths(rows, left.times)}", flush=True)
     best = fitted(rows, start, ranges, seconds, seed)
     for name in sorted(ranges):

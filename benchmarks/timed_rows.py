@@ -5,8 +5,10 @@ Every reader takes a CSV file in the form in which its authors' numbers were col
 
 from __future__ import annotations
 
+import io
 import re
 import sys
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -37,6 +39,7 @@ from search.gfx950.simulator import SimulatedBuffer, load_code_object, simulate
 
 ITEMS = {"bf16": np.uint16, "fp32": np.float32, "u8": np.uint8}
 Point = tuple[float, int, tuple[LaunchWork, ...]]
+TIME_BANDS_US = (0.0, 10.0, 20.0, 40.0, float("inf"))  # in which errors are told apart
 NODES = (1024, 4096, 12288)  # values of K at which a code object is executed; times between lie on a line
 
 
@@ -88,7 +91,8 @@ def read_rows(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
         InputError: No such file, or another one.
     """
     try:
-        frame = pd.read_csv(path, comment="#", dtype=str, keep_default_na=False)
+        lines = [line for line in path.read_text().splitlines(keepends=True) if not line.startswith("#")]
+        frame = pd.read_csv(io.StringIO("".join(lines)), dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as CSV ({' '.join(str(error).split())})") from error
     missing = [name for name in columns if name not in frame.columns]
@@ -144,47 +148,65 @@ def code_object_times(path: Path) -> Iterator[tuple[tuple[int, int], GemmShape, 
         yield (int(row["tile_m"]), int(row["tile_n"])), shape, float(row["us"])
 
 
-def code_object_points(tile: tuple[int, int], shape: GemmShape) -> tuple[Point, ...]:
-    """The launch of a code object, from executions at the neighbouring values of K."""
-    low, high = (NODES[0], NODES[1]) if NODES[1] >= shape.K else (NODES[1], NODES[2])
-    share = (shape.K - low) / (high - low)
+@dataclass(frozen=True, eq=False)
+class CodeObjectPoint:
+    """A code object's launch at a neighbouring problem that was executed.
+
+    Args:
+        share: Its weight in the time of the problem that is asked for; those of all neighbours add up to 1.
+        K: Of the execution.
+        rows: Of A in the tile that was executed.
+    """
+
+    share: float
+    K: int
+    rows: int
+    work: LaunchWork
+
+
+def row_levels(tile_m: int) -> tuple[int, ...]:
+    """Rows of A at which a tile of ``tile_m`` is executed; times between lie on lines."""
+    return 1, tile_m // 2, tile_m
+
+
+def code_object_points(tile: tuple[int, int], shape: GemmShape) -> tuple[CodeObjectPoint, ...]:
+    """The launch of a code object, from executions at the neighbouring values of K and rows of A."""
+    along_k = between(shape.K, NODES)
+    along_m = between(min(shape.M, tile[0]), row_levels(tile[0]))
     return tuple(
-        (part, node, (_code_object_work(tile, shape, node),))
-        for part, node in ((1 - share, low), (share, high))
-        if part
+        CodeObjectPoint(k_share * m_share, K, rows, _code_object_work(tile, shape, K, rows))
+        for K, k_share in along_k.items()
+        for rows, m_share in along_m.items()
+        if k_share * m_share
     )
 
 
-def _code_object_work(tile: tuple[int, int], shape: GemmShape, node: int) -> LaunchWork:
+def between(value: int, nodes: Sequence[int]) -> Mapping[int, float]:
+    """Weights of the two ascending ``nodes`` on whose line ``value`` lies; the last line goes on at both ends."""
+    at = min(max(bisect_left(nodes, value) - 1, 0), len(nodes) - 2)
+    low, high = nodes[at : at + 2]
+    share = (value - low) / (high - low)
+    return {low: 1 - share, high: share}
+
+
+def _code_object_work(tile: tuple[int, int], shape: GemmShape, K: int, rows: int) -> LaunchWork:
     code_object = find_catalogue().find(*tile)
     coverage = CodeObjectCoverage(shape, code_object)
     workgroups = coverage.num_m * coverage.num_n
-    full_rows = shape.M / (coverage.num_m * tile[0])
-    kept = full_rows if coverage.num_m == 1 else 1.0
-    streams = tuple(_clipped(stream, kept) for stream in code_object_streams(tile, node))
+    full_rows = (shape.M / coverage.num_m if tile[0] < shape.M else rows) / tile[0]
     names = {"a": "a", "a_scale": "a_scale", "b": "b", "b_scale": "b_scale", "out": "out"}
     tile_m, tile_n = coverage.tiles()
     sharing = tile_sharing(names, tile_m, tile_n, np.zeros_like(tile_m), min(workgroups, 256))
-    read = (shape.M + shape.N) * node * 17 / 32
-    return LaunchWork(str(code_object), streams, workgroups, 1, sharing, read, full_rows)
+    read = (shape.M + shape.N) * K * 17 / 32
+    return LaunchWork(str(code_object), code_object_streams(tile, K, rows), workgroups, 1, sharing, read, full_rows)
 
 
 @cache
-def code_object_streams(tile: tuple[int, int], K: int) -> tuple[WaveStream, ...]:
-    """The waves of one workgroup of a code object, executed with ``K``."""
+def code_object_streams(tile: tuple[int, int], K: int, rows: int) -> tuple[WaveStream, ...]:
+    """The waves of one workgroup of a code object, executed with ``K`` and so many rows of A."""
     code_object = find_catalogue().find(*tile)
-    shape = GemmShape(tile[0], 2 * tile[1], K)
+    shape = GemmShape(rows, 2 * tile[1], K)
     out = SimulatedBuffer(np.zeros((shape.M, shape.N), np.uint16))
     launch = code_object_launch(code_object, random_operands(shape, 0), 0, out)
     result = simulate(load_code_object(code_object.path, code_object.symbol), launch, [(0, 0, 0)])
     return wave_streams(Executed(result.recording, 4))
-
-
-def _clipped(stream: WaveStream, kept: float) -> WaveStream:
-    """``stream`` where only a share of the rows of A and C is inside of them."""
-    if kept == 1.0:
-        return stream
-    rows = ("a", "a_scale", "out")
-    events = tuple(e._replace(size=e.size * kept) if e.buffer in rows else e for e in stream.events)
-    moved = {key: size * (kept if key[1] in rows else 1.0) for key, size in stream.moved.items()}
-    return replace(stream, events=events, moved=moved)

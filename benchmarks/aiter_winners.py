@@ -3,18 +3,21 @@
     python benchmarks/aiter_winners.py [--shapes 4] [--candidates 16] [--seed 0]
 
 MXFP4_AITER names the AITER whose preshuffled a4w4 kernel is compiled for gfx950, executed and predicted, and whose JSON
-files hold the choices. For a few shapes of these files, the choice competes with configurations that AITER chose for
-other shapes with the same tile rows or fewer. Its rank is 1 + the share of these that are predicted faster or equal.
+files hold the choices. For a few shapes of these files, the choice competes with two samples: of the legal points of
+this project's space of that kernel, and of what AITER chose for other shapes, which are all near the best. Its place in
+a sample is the share of it that is predicted faster or equal; what does not compile is slower. Where AITER splits K,
+the line says whether the fastest of all predictions does.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,15 +29,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from aiter_kernels import Knobs, gemm_program
 from timed_rows import program_launches
 
+from kernels.device import GFX950
 from kernels.errors import InputError, KernelError
 from kernels.problem import GemmShape
 from kernels.rocm.aiter_triton import triton_root
+from search.commands.sweep import SPACES
 from search.gfx950.machine import AITER, Machine
 from search.gfx950.model.executed import predict_works
+from search.space.legal_set import legal_set
+from search.space.space import load_spaces
 from search.terminal import one_line_errors
 
 NAME = re.compile(r"AFP4WFP4_PRESHUFFLED(?:_\w+)?-N=(\d+)-K=(\d+)\.json$")
 MACHINE = Machine(harness=AITER)
+FAMILY = "aiter_triton_a4w4"
 
 
 def choices(root: Path) -> Iterator[tuple[GemmShape, Knobs]]:
@@ -58,14 +66,56 @@ def _knobs(entry: Mapping[str, Any]) -> Knobs:
     )  # fmt: skip
 
 
-def predicted_us(shape: GemmShape, knobs: Knobs) -> float | None:
-    """Predicted time in microseconds; None where the configuration does not compile or is not for this shape."""
+def predicted_us(shape: GemmShape, knobs: Knobs) -> float:
+    """Predicted time in microseconds; infinite where the configuration does not compile or is not for this shape."""
     try:
         works = program_launches(gemm_program(shape, knobs, fused=False), MACHINE)
     except KernelError as error:
         print(f"{shape} {knobs}: {error}", file=sys.stderr)
-        return None
+        return math.inf
     return predict_works(works, shape, MACHINE).predicted_us
+
+
+def of_space(shape: GemmShape, count: int, chosen: random.Random) -> list[Knobs]:
+    """Different random GEMMs of the legal points of this project's space of the kernel."""
+    legal = legal_set(load_spaces(SPACES)[FAMILY], shape, GFX950)
+    found: dict[Knobs, None] = {}
+    for index in chosen.sample(range(len(legal)), min(len(legal), 8 * count)):
+        found[_gemm_of(legal.config(index).to_dict())] = None
+    return list(found)[:count]
+
+
+def _gemm_of(config: Mapping[str, Any]) -> Knobs:
+    return Knobs(
+        config["BLOCK_M"], config["BLOCK_N"], config["BLOCK_K"], config["split_k"], config["num_warps"],
+        config["num_stages"], config["waves_per_eu"], config["matrix_instr_nonkdim"], config["cache_modifier"],
+        config["GROUP_M"],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a choice of AITER's stands.
+
+    Args:
+        in_space: Share of points of the space that are predicted no slower.
+        in_choices: Share of AITER's choices for other shapes, the same.
+        splits: Whether the fastest of all predictions splits K.
+    """
+
+    in_space: float
+    in_choices: float
+    splits: bool
+
+
+def place_of(shape: GemmShape, own: Knobs, space: Sequence[Knobs], choices: Sequence[Knobs]) -> Place | None:
+    """The place of ``own``; None where it is not for this shape."""
+    times = {knobs: predicted_us(shape, knobs) for knobs in dict.fromkeys((own, *space, *choices))}
+    if math.isinf(times[own]):
+        return None
+    shares = [float(np.mean([times[knobs] <= times[own] for knobs in rivals])) for rivals in (space, choices)]
+    best = min(times, key=lambda knobs: times[knobs])
+    return Place(shares[0], shares[1], best.split_k > 1)
 
 
 def fits(shape: GemmShape, knobs: Knobs) -> bool:
@@ -76,7 +126,7 @@ def fits(shape: GemmShape, knobs: Knobs) -> bool:
 
 def main(
     shapes: Annotated[int, typer.Option(min=1, help="Shapes to look at.")] = 4,
-    candidates: Annotated[int, typer.Option(min=1, help="Competitors of each.")] = 16,
+    candidates: Annotated[int, typer.Option(min=1, help="Competitors of each kind.")] = 16,
     seed: Annotated[int, typer.Option(help="Of the choice of both.")] = 0,
 ) -> None:
     """Print a line a shape and the median rank."""
@@ -84,17 +134,22 @@ def main(
     if not known:
         raise InputError(f"{triton_root()} has no tuned files of the preshuffled a4w4 kernel; name another AITER")
     chosen = random.Random(seed)
-    ranks = []
+    places: list[tuple[Knobs, Place]] = []
     for shape, own in chosen.sample(known, min(shapes, len(known))):
-        others = sorted({replace(knobs) for _, knobs in known if fits(shape, knobs) and knobs != own}, key=repr)
-        winner = predicted_us(shape, own)
-        rivals = [predicted_us(shape, knobs) for knobs in chosen.sample(others, min(candidates, len(others)))]
-        times = [us for us in rivals if us is not None]
-        if winner is None or not times:
+        others = sorted({knobs for _, knobs in known if fits(shape, knobs) and knobs != own}, key=repr)
+        rivals = chosen.sample(others, min(candidates, len(others)))
+        place = place_of(shape, own, of_space(shape, candidates, chosen), rivals)
+        if place is None:
             continue
-        ranks.append(float(np.mean([us <= winner for us in times])))
-        print(f"{shape}: AITER's choice {winner:.2f} us, {ranks[-1]:.0%} of {len(times)} others are no slower")
-    print(f"median {np.median(ranks):.0%} of others no slower, {len(ranks)} shapes")
+        places.append((own, place))
+        split = f", K in {own.split_k} slices; the fastest splits: {place.splits}" if own.split_k > 1 else ""
+        print(f"{shape}: no slower than AITER's choice are {place.in_space:.0%} of the space, {place.in_choices:.0%} "
+              f"of its choices for other shapes{split}", flush=True)  # fmt: skip
+    split_too = [place.splits for own, place in places if own.split_k > 1]
+    in_space = float(np.median([place.in_space for _, place in places]))
+    in_choices = float(np.median([place.in_choices for _, place in places]))
+    print(f"median of {len(places)} shapes: no slower are {in_space:.1%} of the space, {in_choices:.1%} of choices for "
+          f"other shapes; of {len(split_too)} that split K the model splits {sum(split_too)}")  # fmt: skip
 
 
 if __name__ == "__main__":

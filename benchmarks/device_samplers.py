@@ -1,8 +1,9 @@
 """Two samplers search the same shapes on the local GPU: whose winner is faster, and after how many trials each had it.
 
-Usage: python benchmarks/device_samplers.py --output DIR [--shapes 48x4096x1024,...] [--trials 60]
+Usage: python benchmarks/device_samplers.py --output DIR [--shapes 48x4096x1024,...] [--trials 60] [--known DIR]
 
-Each sampler has results of its own, begins with the first trials that it wants of the same, and takes every trial.
+Each sampler has results of its own, begins with the first trials that it wants of the same, and takes every trial; with
+--known both begin with a copy of these results of other shapes.
 Prints, by shape: the best measured time, and the trials until a time within 1 % of the best of all samplers, and of the
 best of the first sampler. DIR keeps the trials as Parquet.
 """
@@ -14,6 +15,7 @@ import os
 if __name__ == "__main__":
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as run_search.py does
 
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,6 +71,7 @@ def main(
     samplers: Annotated[str, typer.Option(help="Comma-separated.")] = "tpe,surrogate",
     budget_s: Annotated[float, typer.Option(help="Seconds of each sampler.")] = 220.0,
     results: Annotated[Path, typer.Option(help="Where the studies are kept.")] = Path("results/samplers"),
+    known: Annotated[Path | None, typer.Option(help="Results of other shapes that both know.")] = None,
 ) -> None:
     """Search with each sampler, then compare."""
     asked = parse_shapes(shapes.split(","))
@@ -76,6 +79,8 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     for sampler in samplers.split(","):
         folder = results / sampler
+        if known is not None:
+            shutil.copytree(known, folder)
         request = SweepRequest(
             asked, "local", trials=trials, time_budget_s=budget_s, sampler=sampler, results=folder, fresh=True
         )

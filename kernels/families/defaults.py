@@ -12,6 +12,8 @@ from kernels.problem import GemmShape
 STAGED_FROM_M = 128  # below, a quantise kernel of its own costs more than it saves (public winners on CDNA 4)
 LONG_K = 2048  # from here on few tiles leave most compute units idle unless K is split
 MAX_SPLIT_K = 16
+ROUNDED_FROM_M = 32  # the same without an FP4 matrix unit, where each program of a fused kernel rounds A anew (H200)
+ROUNDED_LDS = 208 << 10  # three steps of rounded A and two of the weight, of the largest tile of :func:`_rounded`
 
 
 def default_choice(shape: GemmShape, device: DeviceKey) -> tuple[str, TileConfig]:
@@ -20,6 +22,9 @@ def default_choice(shape: GemmShape, device: DeviceKey) -> tuple[str, TileConfig
     Large M is quantised once and multiplied with large tiles; small M with a long K is split so that about every
     compute unit has a program; the rest is one fused kernel.
     """
+    roomy = device.architecture.lds_bytes >= ROUNDED_LDS
+    if roomy and not device.has_scaled_fp4 and shape.M >= ROUNDED_FROM_M:
+        return "staged_triton", _rounded(shape, device)
     quantizer, a_operand = _quantizer(device), _a_operand(device)
     if shape.M >= STAGED_FROM_M:
         return "staged_triton", StagedConfig(
@@ -40,6 +45,24 @@ def default_choice(shape: GemmShape, device: DeviceKey) -> tuple[str, TileConfig
             BLOCK_M=block_m, BLOCK_N=64, BLOCK_K=256, split_k=split_k, quantizer=quantizer, a_operand=a_operand
         )
     return "fused", TileConfig(BLOCK_M=block_m, BLOCK_N=64, BLOCK_K=256, quantizer=quantizer, a_operand=a_operand)
+
+
+def _rounded(shape: GemmShape, device: DeviceKey) -> StagedConfig:
+    """A rounded once, a row a program; tiles as tall as M allows, and K split while compute units have none."""
+    block_m = min(128, 1 << (shape.M - 1).bit_length())
+    tiles = -(-shape.M // block_m) * -(-shape.N // 64)
+    return StagedConfig(
+        BLOCK_M=block_m,
+        BLOCK_N=64,
+        BLOCK_K=256,
+        num_warps=4,
+        num_stages=3,
+        split_k=max(1, min(MAX_SPLIT_K, device.cu_count // tiles, shape.K // 512)),
+        QUANT_BLOCK_M=1,
+        QUANT_BLOCK_K=1024,
+        quantizer="software",
+        a_operand="bf16",
+    )
 
 
 def smallest_choice(device: DeviceKey) -> tuple[str, TileConfig]:

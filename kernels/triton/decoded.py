@@ -6,8 +6,9 @@ never through shared memory. That asks each lane for two neighbours of K at a ti
 bits apart in a word, where one operation reaches both; so the product runs over K in an order of its own, and the
 values of A follow it.
 
-Order of the product: K = 32 q + 8 v + 4 e + j, where chunk q = 4 C + c holds 16 bytes, four words v, of two halves e of
-four codes j, comes as (C, v, j, c, e).
+Order of the product: K = 32 q + 8 v + 4 e + j of chunk q, whose 16 bytes are four words v of two halves e of four codes
+j, comes as (q, j, v, e). The four lanes that share rows of ``wgmma`` take a word of a chunk each: what they read lies
+side by side, which a matrix load from shared memory (``ldmatrix``) does without bank conflicts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import triton
 import triton.language as tl
 from triton.language.target_info import cuda_capability_geq
 
-from kernels.triton.quantize import fake_quantize_tile
+from kernels.triton.quantize import fake_quantize_tile, shuffled_scale_offset
+from kernels.triton.tiles import is_paired, load_scale_tile
 
 # A word of eight codes to four registers of two bf16, times a power of two, given in both halves of a register. Sign
 # and magnitude move to where bf16 has sign, the last exponent bits and the first of the fraction, 2**126 too small
@@ -77,17 +79,33 @@ or.b32 $0, x, magic;
 @triton.jit
 def in_product_order(values, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """Values [ROWS, COLUMNS] by K, rearranged to the order of the product."""
-    CHUNKS: tl.constexpr = COLUMNS // 32
-    INNER: tl.constexpr = CHUNKS if CHUNKS < 4 else 4
-    parts = tl.reshape(values, (ROWS, CHUNKS // INNER, INNER, 4, 2, 4))
-    return tl.reshape(tl.permute(parts, (0, 1, 3, 5, 2, 4)), (ROWS, COLUMNS))
+    parts = tl.reshape(values, (ROWS, COLUMNS // 32, 4, 2, 4))
+    return tl.reshape(tl.permute(parts, (0, 1, 4, 2, 3)), (ROWS, COLUMNS))
+
+
+@triton.jit
+def columns_of_step(k, K: tl.constexpr, BLOCK_K: tl.constexpr):
+    """The columns [BLOCK_K] of K that the step at ``k`` takes, chunk by chunk."""
+    place = tl.arange(0, BLOCK_K)
+    if is_paired(K, BLOCK_K):
+        return k // 256 * 256 + tl.multiple_of(k % 256 // 2, 64) + (place // 64 * 128 + place % 64)
+    else:
+        return k + place
+
+
+@triton.jit
+def columns_of_places(place, K: tl.constexpr, BLOCK_K: tl.constexpr):
+    """The columns of K at places of the steps' order, each BLOCK_K of which are a step's."""
+    if is_paired(K, BLOCK_K):
+        return place // 256 * 256 + place % 128 // 64 * 128 + place % 256 // 128 * 64 + place % 64
+    else:
+        return place
 
 
 @triton.jit
 def power_bits(byte):
     """2**(byte - 127) of E8M0 bytes as the bits of bf16 (int32); of 255 a NaN."""
-    bits = tl.where(byte == 0, 0x0040, byte.to(tl.int32) << 7)
-    return tl.where(byte == 255, 0x7FC0, bits)
+    return tl.where(byte == 255, 0x7FC0, tl.maximum(byte.to(tl.int32) << 7, 0x0040))
 
 
 @triton.jit
@@ -125,6 +143,39 @@ def decode_words(words, power):
 
 
 @triton.jit
+def load_step_scales(
+    scale_ptr, pid_n, k,
+    K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, CACHE: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
+):  # fmt: skip
+    """E8M0 bytes [BLOCK_N, BLOCK_K//32] of the columns that the step at ``k`` takes.
+
+    A paired step's of 32 rows are one run, loaded as several equal ones: a copy to shared memory that does not wait
+    is of 4 bytes a lane at least.
+    """
+    SN: tl.constexpr = (K // 32 + 7) // 8 * 8
+    if not is_paired(K, BLOCK_K):
+        return load_scale_tile(scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
+    elif BLOCK_N % 32 == 0:
+        BYTES: tl.constexpr = BLOCK_N * BLOCK_K // 32
+        COPIES: tl.constexpr = 1024 // BYTES if BYTES < 1024 else 1
+        groups = pid_n * (BLOCK_N // 32) + tl.arange(0, BLOCK_N // 32 * COPIES) // COPIES
+        row = groups.to(tl.int64) if WIDE_OFFSETS else groups
+        pointers = scale_ptr + row[:, None] * (32 * SN) + (k + tl.arange(0, BLOCK_K))[None, :]
+        tile = tl.reshape(tl.load(pointers, cache_modifier=CACHE), (BLOCK_N // 32, COPIES, 2, 16, 2, 2))
+        tile = tl.reshape(tl.permute(tile, (0, 5, 3, 4, 2, 1)), (BLOCK_N, BLOCK_K // 32, COPIES))
+        for halved in tl.static_range(3):
+            if COPIES >> halved > 1:
+                tile, _ = tl.split(tl.reshape(tile, (BLOCK_N, BLOCK_K // 32, COPIES >> halved + 1, 2)))
+        return tl.reshape(tile, (BLOCK_N, BLOCK_K // 32))
+    else:
+        rows = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
+        row = rows.to(tl.int64) if WIDE_OFFSETS else rows
+        place = tl.arange(0, BLOCK_K // 32)
+        group = k // 256 * 8 + k % 256 // 64 + (place // 2 * 4 + place % 2)
+        return tl.load(scale_ptr + shuffled_scale_offset(row[:, None], group[None, :], SN), cache_modifier=CACHE)
+
+
+@triton.jit
 def decode_weight_tile(runs, byte, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
     """Weight tile [BLOCK_N, BLOCK_K] of bf16 in the order of the product.
 
@@ -132,14 +183,12 @@ def decode_weight_tile(runs, byte, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr)
     [BLOCK_N, BLOCK_K//32].
     """
     CHUNKS: tl.constexpr = BLOCK_K // 32
-    INNER: tl.constexpr = CHUNKS if CHUNKS < 4 else 4
-    OUTER: tl.constexpr = CHUNKS // INNER
-    words = tl.reshape(runs, (BLOCK_N // 16, OUTER, INNER, 16, 4))  # row group, C, c, row, v
-    words = tl.reshape(tl.permute(words, (0, 3, 1, 4, 2)), (BLOCK_N, OUTER, 4, INNER))
-    power = tl.reshape(power_bits(byte), (BLOCK_N, OUTER, 1, INNER))
-    values = decode_words(words, tl.broadcast_to(power, (BLOCK_N, OUTER, 4, INNER)))
-    values = tl.reshape(values, (BLOCK_N, OUTER, 4, INNER, 2, 4))
-    return tl.reshape(tl.permute(values, (0, 1, 2, 5, 3, 4)), (BLOCK_N, BLOCK_K))
+    words = tl.reshape(runs, (BLOCK_N // 16, CHUNKS, 16, 4))  # row group, q, row, v
+    words = tl.reshape(tl.permute(words, (0, 2, 1, 3)), (BLOCK_N, CHUNKS, 4))
+    power = tl.reshape(power_bits(byte), (BLOCK_N, CHUNKS, 1))
+    values = decode_words(words, tl.broadcast_to(power, (BLOCK_N, CHUNKS, 4)))
+    values = tl.reshape(values, (BLOCK_N, CHUNKS, 4, 2, 4))
+    return tl.reshape(tl.permute(values, (0, 1, 4, 2, 3)), (BLOCK_N, BLOCK_K))
 
 
 @triton.jit

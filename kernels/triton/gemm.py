@@ -5,20 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.triton.decoded import decode_weight_tile, in_product_order, round_tile
-from kernels.triton.quantize import quantize_tile
-from kernels.triton.tiles import (
-    in_words,
-    load_scale_tile,
-    load_value_tile,
-    load_weight_runs,
-    start_next,
-    steps_of_split,
-    store_tile,
-    tile_of_program,
-    unshuffled,
-    wait_for_previous,
-)
+from kernels.triton.decoded import columns_of_places, in_product_order, round_tile
+from kernels.triton.products import decoded_product, fused_product, packed_product
+from kernels.triton.tiles import start_next, store_tile, tile_of_program, wait_for_previous
 
 
 @triton.jit(do_not_specialize=["M"])
@@ -38,31 +27,10 @@ def fused_gemm_kernel(
     """
     start_next()
     pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
-    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
-    offs_k = tl.arange(0, BLOCK_K)
-    first, last = steps_of_split(split, (K + BLOCK_K - 1) // BLOCK_K, SPLIT_K)
-    if A_OPERAND == "bf16":
-        acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-    else:
-        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in tl.range(first * BLOCK_K, last * BLOCK_K, BLOCK_K):
-        inside = tl.broadcast_to((offs_m < M)[:, None], (BLOCK_M, BLOCK_K))
-        if K % BLOCK_K != 0:
-            inside = inside & (offs_k < K - k)[None, :]
-        a = tl.load(a_ptr + row * stride_am + (k + offs_k)[None, :], mask=inside, other=0.0)
-        weight_ptr = in_words(b_ptr) if A_OPERAND == "bf16" else b_ptr
-        runs = load_weight_runs(weight_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
-        b_scale = load_scale_tile(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
-        if A_OPERAND == "bf16":
-            values = in_product_order(round_tile(a, BLOCK_M, BLOCK_K), BLOCK_M, BLOCK_K)
-            acc = tl.dot(decode_weight_tile(runs, b_scale, BLOCK_N, BLOCK_K), tl.trans(values), acc)
-        else:
-            codes, scale = quantize_tile(a, BLOCK_M, BLOCK_K, QUANTIZER)
-            b = unshuffled(runs, BLOCK_N, BLOCK_K)
-            acc = tl.dot_scaled(codes, scale, "e2m1", b, b_scale, "e2m1", acc)
-    if A_OPERAND == "bf16":
-        acc = tl.trans(acc)
+    acc = fused_product(
+        a_ptr, b_ptr, b_scale_ptr, pid_m, pid_n, split, M, stride_am, N, K, BLOCK_M, BLOCK_N, BLOCK_K, SPLIT_K,
+        QUANTIZER, A_OPERAND, CACHE, WIDE_OFFSETS,
+    )  # fmt: skip
     store_tile(acc, out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, STORE, WIDE_OFFSETS)
 
 
@@ -77,20 +45,10 @@ def staged_gemm_kernel(
 ):  # fmt: skip
     """C[M, N] (or one K slice of it) = A @ B.T for packed row-major A [M, K//2], its shuffled scales, shuffled B."""
     pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
-    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
-    offs_kb = tl.arange(0, BLOCK_K // 2)
-    first, last = steps_of_split(split, (K + BLOCK_K - 1) // BLOCK_K, SPLIT_K)
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in tl.range(first * BLOCK_K, last * BLOCK_K, BLOCK_K):
-        inside = tl.broadcast_to((offs_m < M)[:, None], (BLOCK_M, BLOCK_K // 2))
-        if K % BLOCK_K != 0:
-            inside = inside & (offs_kb < (K - k) // 2)[None, :]
-        codes = tl.load(codes_ptr + row * (K // 2) + (k // 2 + offs_kb)[None, :], mask=inside, other=0)
-        scale = load_scale_tile(a_scale_ptr, pid_m, k, K, BLOCK_M, BLOCK_K, "", WIDE_OFFSETS)
-        runs = load_weight_runs(b_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
-        b_scale = load_scale_tile(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
-        acc = tl.dot_scaled(codes, scale, "e2m1", unshuffled(runs, BLOCK_N, BLOCK_K), b_scale, "e2m1", acc)
+    acc = packed_product(
+        codes_ptr, a_scale_ptr, b_ptr, b_scale_ptr, pid_m, pid_n, split, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, SPLIT_K,
+        CACHE, WIDE_OFFSETS,
+    )  # fmt: skip
     store_tile(acc, out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, STORE, WIDE_OFFSETS)
 
 
@@ -101,7 +59,7 @@ def round_kernel(
     K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, TILE_M: tl.constexpr, TILE_K: tl.constexpr,
     WIDE_OFFSETS: tl.constexpr,
 ):  # fmt: skip
-    """Round a [BLOCK_M, BLOCK_K] tile of A to its MXFP4 values in the order of the product.
+    """Round a [BLOCK_M, BLOCK_K] tile of A to its MXFP4 values in the order of the product and its steps.
 
     ``values`` of bf16 [K//TILE_K, M, TILE_K], both extents rounded up, has the GEMM's tiles [TILE_M, TILE_K] as runs.
     Beyond K it gets zeros; rows beyond M stay as they are. BLOCK_K and TILE_K are multiples of 128.
@@ -114,7 +72,8 @@ def round_kernel(
     offs_k = (pid % num_k) * BLOCK_K + tl.arange(0, BLOCK_K)
     row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
     inside = (offs_m < M)[:, None]
-    a = tl.load(a_ptr + row * stride_am + offs_k[None, :], mask=inside & (offs_k < K)[None, :], other=0.0)
+    columns = columns_of_places(offs_k, K, TILE_K)
+    a = tl.load(a_ptr + row * stride_am + columns[None, :], mask=inside & (columns < K)[None, :], other=0.0)
     values = in_product_order(round_tile(a, BLOCK_M, BLOCK_K), BLOCK_M, BLOCK_K)
     panel = (offs_k // TILE_K)[None, :] * (tl.cdiv(M, TILE_M) * TILE_M)
     offsets = (panel + row) * TILE_K + (offs_k % TILE_K)[None, :]
@@ -134,15 +93,11 @@ def decoded_gemm_kernel(
     start_next()
     wait_for_previous()
     pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
-    first, last = steps_of_split(split, (K + BLOCK_K - 1) // BLOCK_K, SPLIT_K)
-    acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-    for step in tl.range(first, last):
-        k = step * BLOCK_K
-        values = load_value_tile(values_ptr, pid_m, step, M, BLOCK_M, BLOCK_K, WIDE_OFFSETS)
-        runs = load_weight_runs(in_words(b_ptr), pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
-        b_scale = load_scale_tile(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
-        acc = tl.dot(decode_weight_tile(runs, b_scale, BLOCK_N, BLOCK_K), tl.trans(values), acc)
-    store_tile(tl.trans(acc), out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, STORE, WIDE_OFFSETS)
+    acc = decoded_product(
+        values_ptr, b_ptr, b_scale_ptr, pid_m, pid_n, split, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, SPLIT_K, CACHE,
+        WIDE_OFFSETS,
+    )  # fmt: skip
+    store_tile(acc, out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, STORE, WIDE_OFFSETS)
 
 
 @triton.jit(do_not_specialize=["elements"])

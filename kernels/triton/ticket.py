@@ -23,17 +23,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.triton.decoded import decode_weight_tile, in_product_order, round_tile
-from kernels.triton.quantize import quantize_tile
-from kernels.triton.tiles import (
-    in_words,
-    load_scale_tile,
-    load_weight_runs,
-    steps_of_split,
-    store_tile,
-    tile_of_program,
-    unshuffled,
-)
+from kernels.triton.products import fused_product
+from kernels.triton.tiles import store_tile, tile_of_program
 
 
 def wait_for_stores(value, _semantic=None):
@@ -106,31 +97,10 @@ def fused_ticket_kernel(
     after it. No other launch may use them meanwhile.
     """
     pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
-    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    row = (offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m)[:, None]
-    offs_k = tl.arange(0, BLOCK_K)
-    first, last = steps_of_split(split, (K + BLOCK_K - 1) // BLOCK_K, SPLIT_K)
-    if A_OPERAND == "bf16":
-        acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-    else:
-        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in tl.range(first * BLOCK_K, last * BLOCK_K, BLOCK_K):
-        inside = tl.broadcast_to((offs_m < M)[:, None], (BLOCK_M, BLOCK_K))
-        if K % BLOCK_K != 0:
-            inside = inside & (offs_k < K - k)[None, :]
-        a = tl.load(a_ptr + row * stride_am + (k + offs_k)[None, :], mask=inside, other=0.0)
-        weight_ptr = in_words(b_ptr) if A_OPERAND == "bf16" else b_ptr
-        runs = load_weight_runs(weight_ptr, pid_n, k, N, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
-        b_scale = load_scale_tile(b_scale_ptr, pid_n, k, K, BLOCK_N, BLOCK_K, CACHE, WIDE_OFFSETS)
-        if A_OPERAND == "bf16":
-            values = in_product_order(round_tile(a, BLOCK_M, BLOCK_K), BLOCK_M, BLOCK_K)
-            acc = tl.dot(decode_weight_tile(runs, b_scale, BLOCK_N, BLOCK_K), tl.trans(values), acc)
-        else:
-            codes, scale = quantize_tile(a, BLOCK_M, BLOCK_K, QUANTIZER)
-            b = unshuffled(runs, BLOCK_N, BLOCK_K)
-            acc = tl.dot_scaled(codes, scale, "e2m1", b, b_scale, "e2m1", acc)
-    if A_OPERAND == "bf16":
-        acc = tl.trans(acc)
+    acc = fused_product(
+        a_ptr, b_ptr, b_scale_ptr, pid_m, pid_n, split, M, stride_am, N, K, BLOCK_M, BLOCK_N, BLOCK_K, SPLIT_K,
+        QUANTIZER, A_OPERAND, CACHE, WIDE_OFFSETS,
+    )  # fmt: skip
     hand_over(
         acc, slices_ptr, tickets_ptr, out_ptr, stride_om, pid_m, pid_n, split, M, N, BLOCK_M, BLOCK_N, SPLIT_K,
         WIDE_OFFSETS,

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.language.target_info import cuda_capability_geq
+from triton.runtime.jit import constexpr_function
 
 from kernels.triton.quantize import shuffled_scale_offset
 
@@ -63,6 +64,15 @@ def steps_of_split(split, STEPS: tl.constexpr, SPLIT_K: tl.constexpr):
     return split * STEPS // SPLIT_K, (split + 1) * STEPS // SPLIT_K
 
 
+@constexpr_function
+def is_paired(K, BLOCK_K):
+    """Whether steps of a product of decoded values take two runs of 64 columns, 128 apart, instead of one.
+
+    Of 256 columns the scales of those lie together in the shuffled layout, so that they load as one run.
+    """
+    return BLOCK_K == 128 and K % 256 == 0
+
+
 @triton.jit
 def load_weight_runs(
     b_ptr, pid_n, k,
@@ -71,12 +81,17 @@ def load_weight_runs(
 ):  # fmt: skip
     """Packed weight tile as it lies in memory, [BLOCK_N//16, BLOCK_K//2*16] bytes, or words; 0 outside of N and K.
 
-    A group of 16 rows is contiguous in the shuffled layout, so the tile is a few long runs.
+    A group of 16 rows is contiguous in the shuffled layout, so the tile is a few long runs. Words are for a product of
+    decoded values: see :func:`is_paired`.
     """
     PER_K: tl.constexpr = 64 // b_ptr.dtype.element_ty.primitive_bitwidth  # elements of 16 rows
     GROUPS: tl.constexpr = BLOCK_N // 16
     offs_g = pid_n * GROUPS + tl.arange(0, GROUPS)
-    offs_b = k * PER_K + tl.arange(0, BLOCK_K * PER_K)  # byte k // 2 of each of 16 rows
+    inner = tl.arange(0, BLOCK_K * PER_K)  # byte k // 2 of each of 16 rows
+    if PER_K == 2 and is_paired(K, BLOCK_K):
+        offs_b = k // 256 * 512 + tl.multiple_of(k % 256, 128) + (inner // 128 * 256 + inner % 128)
+    else:
+        offs_b = k * PER_K + inner
     row = offs_g.to(tl.int64) if WIDE_OFFSETS else offs_g
     pointers = b_ptr + row[:, None] * (K * PER_K) + offs_b[None, :]
     if N % BLOCK_N == 0 and K % BLOCK_K == 0:

@@ -32,6 +32,12 @@ LARGE_TILES: list[tuple[tuple[int, int, int], dict[str, int | str], int]] = [
     ((17, 2880, 192), {"BLOCK_M": 32, "BLOCK_N": 256, "BLOCK_K": 1024}, 16),
     ((1, 2112, 448), {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 128, "num_xcds": 8}, 0),
 ]
+# Steps of 128 that take two runs of 64 columns (K a multiple of 256), for rows of one, two and four groups of 16.
+PAIRED_STEPS: list[tuple[tuple[int, int, int], dict[str, int | str], int]] = [
+    ((3, 64, 256), {"BLOCK_M": 4, "BLOCK_N": 16, "BLOCK_K": 128}, 0),
+    ((3, 64, 512), {"BLOCK_M": 4, "BLOCK_N": 32, "BLOCK_K": 128}, 8),
+    ((5, 64, 768), {"BLOCK_M": 4, "BLOCK_N": 64, "BLOCK_K": 128, "cache_modifier": ".cg"}, 0),
+]
 TRITON = sorted(name for name, family in FAMILIES.items() if family.is_triton)
 BF16_STEPS = {  # BLOCK_K of the cases in which A is rounded instead of packed
     "fused": (64, 128, 256), "fused_splitk_workspace": (64, 128, 256), "fused_splitk_ticket": (64, 128, 256),
@@ -43,8 +49,8 @@ SPLITS = (3, 16)  # 16 is beyond K / BLOCK_K everywhere: programs without a shar
 def cases(family: str) -> list[Case]:
     """Both quantisers at every shape, split families at both splits; A as bf16 with small tiles in some."""
     found: list[Case] = []
-    for shape, knobs, padding in SMALL_TILES + LARGE_TILES:
-        ways = [("hardware", "e2m1"), ("software", "e2m1")]
+    for shape, knobs, padding in SMALL_TILES + LARGE_TILES + PAIRED_STEPS * (family in BF16_STEPS):
+        ways = [] if (shape, knobs, padding) in PAIRED_STEPS else [("hardware", "e2m1"), ("software", "e2m1")]
         if knobs["BLOCK_K"] in BF16_STEPS.get(family, ()) and shape[1] == 64:
             ways.append(("software", "bf16"))
         for quantizer, a_operand in ways:

@@ -236,8 +236,9 @@ class _Sweep:
         budget_s = math.inf if request.time_budget_s is None else request.time_budget_s
         end_s = time.monotonic() + budget_s
         todo = [shape for shape in order if self.held[shape] < request.trials]
-        if todo:
-            self.evaluator.start(min(budget_s, START_TIMEOUT_S))
+        if todo:  # meanwhile the first candidates are chosen
+            limit_s = min(budget_s, START_TIMEOUT_S)
+            threading.Thread(target=self.evaluator.start, args=(limit_s,), daemon=True).start()
         worth = self.worths(todo)
         parts_of = dict.fromkeys(order, 1.0) | dict(zip(todo, shares(worth, searches), strict=True))
         if self.claims is not None:

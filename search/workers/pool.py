@@ -72,7 +72,7 @@ class WorkerPool(Generic[TaskT, AnswerT]):
 
     Args:
         function: Runs in the workers: task to answer; picklable. What it raises reaches the task's future.
-        count: Processes. They start with their first task.
+        count: Processes. They start with their first task; the one to fork from starts at once.
         initialize: Runs once in each new process before its first task; picklable.
         fault_line: Finds in what a process wrote to its error stream the line that says why it ended; the stream then
             goes to a file, and what is not such a line to this process's error stream once the process has ended.
@@ -148,6 +148,9 @@ class WorkerPool(Generic[TaskT, AnswerT]):
 
     def _serve(self) -> None:
         """Thread: feed one worker process, replacing it when it is gone."""
+        if self._fork is not None:
+            with suppress(OSError):  # the first task meets it too
+                _context(self._fork)  # it imports while there is no task yet
         worker: _Worker | None = None
         while (item := self._take()) is not None:
             if isinstance(item, threading.Barrier):
@@ -186,7 +189,9 @@ class WorkerPool(Generic[TaskT, AnswerT]):
 
 
 def _context(fork: str | None) -> ForkServerContext | SpawnContext:
-    """How processes are started: each on its own where they cannot be forked."""
+    """How processes are started: each on its own where they cannot be forked. Ctrl-C is blocked in this thread."""
+    resource_tracker.ensure_running()  # it would allow SIGINT again
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in what this thread starts, from its beginning
     # Python 3.10 looks for what is imported before forking in the current folder first.
     if fork is not None and (sys.version_info >= (3, 11) or Path(sys.path[0]).resolve() == Path.cwd()):
         with suppress(OSError):  # the path of the socket, in the temporary folder, is too long
@@ -242,8 +247,6 @@ class _Worker:
     def _start(
         self, function: Callable[[Any], Any], initialize: Callable[[], None] | None, *, fork: str | None
     ) -> None:
-        resource_tracker.ensure_running()  # it would allow SIGINT again
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in what this thread starts, from its beginning
         context = _context(fork)
         self._pipe, theirs = context.Pipe()
         with STARTING:

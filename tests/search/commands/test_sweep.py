@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import tempfile
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -193,6 +194,29 @@ def test_a_short_time_searches_a_few_shapes_and_the_same_sweep_goes_on_with_the_
     assert [progress.shape for progress in reporter.done[2:]] == [*shapes[2:4]]
     assert second.left == [*shapes[4:]]
     assert set(second.studies) >= set(shapes[:4])  # what the first sweep found is shown as well
+
+
+class SlowToStart(FakeEvaluator):
+    """Its workers come up when a candidate waits for them, or never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked = threading.Event()
+        self.came_up: Future[bool] = Future()
+
+    def start(self, timeout_s: float) -> None:
+        self.came_up.set_result(self._asked.wait(min(timeout_s, 20.0)))
+
+    def submit(self, candidate: Candidate) -> Future[Evaluation]:
+        self._asked.set()
+        return super().submit(candidate)
+
+
+def test_candidates_are_chosen_while_the_workers_come_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    evaluator = SlowToStart()
+    monkeypatch.setattr("search.commands.sweep.make_evaluator", lambda *_, **__: evaluator)
+    run_sweep(SweepRequest((SHAPE,), "gfx950", families=("fused",), trials=2, results=tmp_path), Quiet())
+    assert evaluator.came_up.result(timeout=30)
 
 
 def test_a_row_that_another_compiler_made_is_proven_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

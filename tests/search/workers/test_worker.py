@@ -321,6 +321,25 @@ def test_forked_workers_share_the_imports_of_one_process(tmp_path: Path, variabl
     assert (said.split(maxsplit=2), errors) == (["1", "False", "set()\n"], "")
 
 
+IDLE = """
+import time
+from pathlib import Path
+from search.workers.pool import WorkerPool
+if __name__ == "__main__":
+    pool = WorkerPool(len, count=1, fork="acting")
+    end_s = time.monotonic() + 60
+    while not Path("imported").exists() and time.monotonic() < end_s:
+        time.sleep(0.05)
+    print(Path("imported").exists())
+    pool.close()
+"""
+
+
+def test_the_process_to_fork_from_imports_while_there_is_no_task(tmp_path: Path) -> None:
+    (tmp_path / "acting.py").write_text("open('imported', 'w').close()\n")
+    assert started(tmp_path, IDLE).communicate(timeout=120) == ("True\n", "")
+
+
 def test_what_lies_in_the_current_folder_is_not_imported_for_workers(tmp_path: Path) -> None:
     (tmp_path / "acting.py").write_text(ACTING)
     other = tmp_path / "other"

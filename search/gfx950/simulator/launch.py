@@ -247,10 +247,11 @@ def _user_sgprs(kernel: DecodedKernel, group: WaveGroup) -> int:
         for register in range(size):
             group.u[SGPR + position + register][...] = (value >> 32 * register) & 0xFFFFFFFF
         position += size
-    words = memory.regions[0].words(4)
-    for number in range(kernel.descriptor.preload_sgprs):
-        group.u[SGPR + position + number][...] = words[kernel.descriptor.preload_offset + number]
-    return position + kernel.descriptor.preload_sgprs
+    first, count = kernel.descriptor.preload_offset, kernel.descriptor.preload_sgprs
+    words = memory.regions[0].bytes[4 * first : 4 * (first + count)].view(np.uint32)
+    for number, word in enumerate(words):
+        group.u[SGPR + position + number][...] = word
+    return position + count
 
 
 def _histogram(kernel: DecodedKernel, env: Environment, waves: Waves) -> Histogram:

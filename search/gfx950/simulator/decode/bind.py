@@ -281,6 +281,18 @@ def coherent(run: Callable[[WaveGroup], None], writes: set[int]) -> Callable[[Wa
     return scalar_run
 
 
+def vector_registers(text: str, count: int) -> range:
+    """Indices of an operand of exactly ``count`` VGPRs or AGPRs.
+
+    Raises:
+        UnknownInstructionError: It is another one.
+    """
+    operand = parse_operand(text)
+    if operand.index is None or not operand.is_vector or operand.count != count:
+        raise UnknownInstructionError(f"{count} vector registers expected, found {text}")
+    return range(operand.index, operand.index + count)
+
+
 def make_instruction(
     statement: Statement,
     run: Callable[[WaveGroup], None],
@@ -299,3 +311,28 @@ def make_instruction(
         touches=frozenset(reads) | frozenset(writes),
         **more,
     )
+
+
+def make_access(
+    statement: Statement,
+    run: Callable[[WaveGroup], None],
+    address: Iterable[int],
+    *,
+    kind: InstructionClass = InstructionClass.GLOBAL,
+    counter: str = "vm",
+    reads: Iterable[int] = (),
+    writes: Sequence[int] = (),
+    stored: Iterable[int] = (),
+    **more: Any,
+) -> Instruction:
+    """A memory instruction, of global memory where nothing else is said.
+
+    Args:
+        address: Registers that no undefined bit may be in.
+        reads: Others that it reads.
+        stored: Those that it stores, which have to be defined too.
+    """
+    sinks = [("address", frozenset(address)), ("store", frozenset(stored))]
+    everything = [*sinks[0][1], *reads, *stored]
+    used = tuple(sink for sink in sinks if sink[1])
+    return make_instruction(statement, run, kind, everything, writes, counter=counter, sinks=used, **more)

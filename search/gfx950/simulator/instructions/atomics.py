@@ -7,12 +7,13 @@ hardware's order is not defined, so float sums may differ in rounding). ``sc0`` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, make_instruction
+from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, make_access, vector_registers
 from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
 from search.gfx950.simulator.decode.values import HALVES, bf16_bits, paired
@@ -24,34 +25,17 @@ from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
 from search.gfx950.simulator.state.handover import Completion
 from search.gfx950.simulator.state.lds import NEVER_WRITTEN
-from search.gfx950.simulator.state.registers import Operand, parse_operand
+from search.gfx950.simulator.state.registers import parse_operand
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 from search.gfx950.simulator.state.tracking import Entry, Pending
 
 Combine = Callable[[Array, Array], Array]
 
 
-def _add_f32(old: Array, value: Array) -> Array:
-    """f32 sum."""
-    return (old.view(np.float32) + value.view(np.float32)).view(np.uint32)
-
-
-def _add_f64(old: Array, value: Array) -> Array:
-    """f64 sum of register pairs."""
-    total = np.ascontiguousarray(old).view(np.float64) + np.ascontiguousarray(value).view(np.float64)
-    return np.asarray(total.view(np.uint32))
-
-
 def _pk_add_bf16(old: Array, value: Array) -> Array:
     """Two bf16 sums, each rounded to nearest even."""
     sums = (x + y for x, y in zip(HALVES["bf16"](old), HALVES["bf16"](value), strict=True))
     return paired(*map(bf16_bits, sums))
-
-
-def _pk_add_f16(old: Array, value: Array) -> Array:
-    """Two f16 sums."""
-    halves = [np.ascontiguousarray(words).view(np.float16) for words in (old, value)]
-    return (halves[0] + halves[1]).view(np.uint32)
 
 
 def _increment(old: Array, value: Array) -> Array:
@@ -64,8 +48,8 @@ def _decrement(old: Array, value: Array) -> Array:
     return np.asarray(np.where((old == 0) | (old > value), value, old - old.dtype.type(1)))
 
 
-def _wide(operation: Callable[[Array, Array], Array], kind: Any = np.uint64) -> Combine:
-    """``operation`` on pairs of registers as 64-bit numbers of type ``kind``."""
+def _of(kind: Any, operation: Callable[[Array, Array], Array]) -> Combine:
+    """``operation`` on registers, or pairs of them, as numbers of type ``kind``."""
 
     def combine(old: Array, value: Array) -> Array:
         x, y = (np.ascontiguousarray(words).view(kind) for words in (old, value))
@@ -74,18 +58,10 @@ def _wide(operation: Callable[[Array, Array], Array], kind: Any = np.uint64) -> 
     return combine
 
 
-def _float(operation: Callable[[Array, Array], Array]) -> Combine:
-    return lambda old, value: np.asarray(operation(old.view(np.float32), value.view(np.float32)).view(np.uint32))
-
-
 def _swap_if_equal(old: Array, value: Array) -> Array:
     """The first half of the data where memory holds the second half."""
     new, expected = np.split(value, 2, axis=-1)
     return np.where((old == expected).all(axis=-1, keepdims=True), new, old)
-
-
-def _signed(operation: Callable[[Array, Array], Array]) -> Combine:
-    return lambda old, value: operation(old.view(np.int32), value.view(np.int32)).view(np.uint32)
 
 
 def _swap(old: Array, value: Array) -> Array:
@@ -93,37 +69,41 @@ def _swap(old: Array, value: Array) -> Array:
     return value
 
 
-COMBINE: Mapping[str, tuple[int, Combine]] = MappingProxyType(
+_i32, _u64, _i64, _f32, _f64 = np.int32, np.uint64, np.int64, np.float32, np.float64
+COMBINE: Mapping[str, tuple[int, Combine]] = MappingProxyType(  # by name: registers of a number, operation
     {
-        "add_f32": (1, _add_f32), "add_f64": (2, _add_f64), "pk_add_bf16": (1, _pk_add_bf16),
-        "pk_add_f16": (1, _pk_add_f16),
+        "add_f32": (1, _of(_f32, np.add)), "add_f64": (2, _of(_f64, np.add)), "pk_add_bf16": (1, _pk_add_bf16),
+        "pk_add_f16": (1, _of(np.float16, np.add)),
         "add": (1, np.add), "sub": (1, np.subtract), "and": (1, np.bitwise_and), "or": (1, np.bitwise_or),
-        "xor": (1, np.bitwise_xor), "smin": (1, _signed(np.minimum)), "smax": (1, _signed(np.maximum)),
+        "xor": (1, np.bitwise_xor), "smin": (1, _of(_i32, np.minimum)), "smax": (1, _of(_i32, np.maximum)),
         "umin": (1, np.minimum), "umax": (1, np.maximum), "swap": (1, _swap), "swap_x2": (2, _swap),
         "inc": (1, _increment), "dec": (1, _decrement),
         "cmpswap": (1, _swap_if_equal), "cmpswap_x2": (2, _swap_if_equal),
-        "min_f64": (2, _wide(smaller, np.float64)), "max_f64": (2, _wide(larger, np.float64)),
-        "add_x2": (2, _wide(np.add)), "sub_x2": (2, _wide(np.subtract)), "and_x2": (2, _wide(np.bitwise_and)),
-        "or_x2": (2, _wide(np.bitwise_or)), "xor_x2": (2, _wide(np.bitwise_xor)),
-        "smin_x2": (2, _wide(np.minimum, np.int64)), "smax_x2": (2, _wide(np.maximum, np.int64)),
-        "umin_x2": (2, _wide(np.minimum)), "umax_x2": (2, _wide(np.maximum)), "inc_x2": (2, _wide(_increment)),
-        "dec_x2": (2, _wide(_decrement)),
+        "min_f64": (2, _of(_f64, smaller)), "max_f64": (2, _of(_f64, larger)),
+        "add_x2": (2, _of(_u64, np.add)), "sub_x2": (2, _of(_u64, np.subtract)),
+        "and_x2": (2, _of(_u64, np.bitwise_and)), "or_x2": (2, _of(_u64, np.bitwise_or)),
+        "xor_x2": (2, _of(_u64, np.bitwise_xor)), "smin_x2": (2, _of(_i64, np.minimum)),
+        "smax_x2": (2, _of(_i64, np.maximum)), "umin_x2": (2, _of(_u64, np.minimum)),
+        "umax_x2": (2, _of(_u64, np.maximum)), "inc_x2": (2, _of(_u64, _increment)),
+        "dec_x2": (2, _of(_u64, _decrement)),
+    }
+)  # fmt: skip
+_DS_AS_GLOBAL: Mapping[str, str] = MappingProxyType(  # DS instructions that do what those of global memory do
+    {
+        "add_u32": "add", "sub_u32": "sub", "and_b32": "and", "or_b32": "or", "xor_b32": "xor", "min_i32": "smin",
+        "max_i32": "smax", "min_u32": "umin", "max_u32": "umax", "inc_u32": "inc", "dec_u32": "dec",
+        "cmpst_b32": "cmpswap", "add_u64": "add_x2", "sub_u64": "sub_x2", "and_b64": "and_x2", "or_b64": "or_x2",
+        "xor_b64": "xor_x2", "min_i64": "smin_x2", "max_i64": "smax_x2", "min_u64": "umin_x2", "max_u64": "umax_x2",
+        "inc_u64": "inc_x2", "dec_u64": "dec_x2", "cmpst_b64": "cmpswap_x2", "add_f32": "add_f32",
+        "pk_add_bf16": "pk_add_bf16", "pk_add_f16": "pk_add_f16", "add_f64": "add_f64", "min_f64": "min_f64",
+        "max_f64": "max_f64",
     }
 )  # fmt: skip
 _DS_NAMES: Mapping[str, tuple[int, Combine]] = MappingProxyType(
-    {
-        "add_u32": COMBINE["add"], "sub_u32": COMBINE["sub"], "and_b32": COMBINE["and"], "or_b32": COMBINE["or"],
-        "xor_b32": COMBINE["xor"], "min_i32": COMBINE["smin"], "max_i32": COMBINE["smax"], "min_u32": COMBINE["umin"],
-        "max_u32": COMBINE["umax"], "add_f32": COMBINE["add_f32"], "pk_add_bf16": COMBINE["pk_add_bf16"],
-        "pk_add_f16": COMBINE["pk_add_f16"], "inc_u32": COMBINE["inc"], "dec_u32": COMBINE["dec"],
-        "cmpst_b32": COMBINE["cmpswap"], "rsub_u32": (1, lambda old, value: value - old),
-        "min_f32": (1, _float(smaller)), "max_f32": (1, _float(larger)),
-        "add_u64": COMBINE["add_x2"], "sub_u64": COMBINE["sub_x2"], "and_b64": COMBINE["and_x2"],
-        "or_b64": COMBINE["or_x2"], "xor_b64": COMBINE["xor_x2"], "min_i64": COMBINE["smin_x2"],
-        "max_i64": COMBINE["smax_x2"], "min_u64": COMBINE["umin_x2"], "max_u64": COMBINE["umax_x2"],
-        "add_f64": COMBINE["add_f64"], "min_f64": COMBINE["min_f64"], "max_f64": COMBINE["max_f64"],
-        "inc_u64": COMBINE["inc_x2"], "dec_u64": COMBINE["dec_x2"], "cmpst_b64": COMBINE["cmpswap_x2"],
-        "rsub_u64": (2, _wide(lambda old, value: value - old)),
+    {name: COMBINE[twin] for name, twin in _DS_AS_GLOBAL.items()}
+    | {
+        "rsub_u32": (1, lambda old, value: value - old), "min_f32": (1, _of(_f32, smaller)),
+        "max_f32": (1, _of(_f32, larger)), "rsub_u64": (2, _of(_u64, lambda old, value: value - old)),
     }
 )  # fmt: skip
 
@@ -181,13 +161,10 @@ def _bind_global(dwords: int, combine: Combine) -> Binder:
         buffer = statement.mnemonic.startswith("buffer_")
         returns = "sc0" in statement.modifiers
         target = parse_operand(texts.pop(0)) if returns and not buffer else None
+        data = vector_registers(texts[0 if buffer else 1], 2 * dwords if combine is _swap_if_equal else dwords)
         operand = parse_operand(texts.pop(0 if buffer else 1))
         target = operand if returns and buffer else target
-        count = 2 * dwords if combine is _swap_if_equal else dwords
-        if operand.index is None or not operand.is_vector or operand.count != count:
-            raise UnknownInstructionError(f"{count} data registers expected, found {operand.text}")
         compute, reads = addresses(statement, texts, context)
-        data = range(operand.index, operand.index + count)
         first = target.index if target is not None else None
         results = () if first is None else tuple(range(first, first + dwords))
 
@@ -197,11 +174,7 @@ def _bind_global(dwords: int, combine: Combine) -> Binder:
                 np.copyto(g.block(results[0], dwords), old.transpose(2, 0, 1), where=g.mask)
             g.tracking.issue("vm", Pending((Entry(results, g.waves, complete),)))
 
-        registers = frozenset(data)
-        return make_instruction(
-            statement, run, InstructionClass.GLOBAL, (*reads, *registers), results, counter="vm",
-            sinks=(("address", frozenset(reads)), ("store", registers)), lanes=compute,
-        )  # fmt: skip
+        return make_access(statement, run, reads, stored=data, writes=results, lanes=compute)
 
     return bind
 
@@ -209,11 +182,11 @@ def _bind_global(dwords: int, combine: Combine) -> Binder:
 def _bind_ds(combine: Combine, returns: bool, dwords: int = 1) -> Binder:
     def bind(statement: Statement, context: Context) -> Instruction:
         check_modifiers(statement, frozenset({"offset"}))
-        operands = [parse_operand(text) for text in statement.operands]
-        target = _registers(operands.pop(0), dwords) if returns else ()
-        (address,) = _registers(operands.pop(0), 1)
+        operands = list(statement.operands)
+        target = tuple(vector_registers(operands.pop(0), dwords)) if returns else ()
+        (address,) = vector_registers(operands.pop(0), 1)
         # The value to compare with stands first, and behind the new one in global memory's instructions.
-        data = tuple(register for operand in reversed(operands) for register in _registers(operand, dwords))
+        data = tuple(register for text in reversed(operands) for register in vector_registers(text, dwords))
         if len(data) != dwords * (2 if combine is _swap_if_equal else 1):
             raise UnknownInstructionError(f"{len(statement.operands)} operands")
         offset = immediate(statement)
@@ -224,18 +197,10 @@ def _bind_ds(combine: Combine, returns: bool, dwords: int = 1) -> Binder:
                 np.copyto(g.block(target[0], dwords), old.transpose(2, 0, 1), where=g.mask)
             g.tracking.issue("lgkm", Pending((Entry(target, g.waves, record),)))
 
-        return make_instruction(
-            statement, run, InstructionClass.LDS, (address, *data), target, counter="lgkm",
-            sinks=(("address", frozenset({address})), ("store", frozenset(data))),
-        )  # fmt: skip
+        kind = InstructionClass.LDS
+        return make_access(statement, run, (address,), kind=kind, counter="lgkm", stored=data, writes=target)
 
     return bind
-
-
-def _registers(operand: Operand, count: int) -> tuple[int, ...]:
-    if operand.index is None or not operand.is_vector or operand.count != count:
-        raise UnknownInstructionError(f"{count} vector registers expected, found {operand.text}")
-    return tuple(range(operand.index, operand.index + count))
 
 
 def _ds_update(
@@ -259,7 +224,7 @@ def _ds_update(
     record = lds.write(g.waves, flat, final, active)
     g.env.lds_read_bytes += size * len(where)
     g.env.lds_written_bytes += size * len(where)
-    return old, lambda waves: lds.finish(record, waves)
+    return old, partial(lds.finish, record)
 
 
 def _ds_binders() -> Iterator[tuple[str, Binder]]:

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 
-from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, make_instruction
+from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, make_access, vector_registers
 from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
 from search.gfx950.simulator.instructions.vmem import half_preserve, immediate, store_bits, stored_bytes
-from search.gfx950.simulator.state.access import Width, write_loaded
+from search.gfx950.simulator.state.access import Width, report_overtaken, write_loaded
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
 from search.gfx950.simulator.state.lds import IN_FLIGHT, NEVER_WRITTEN
-from search.gfx950.simulator.state.registers import parse_operand
 from search.gfx950.simulator.state.state import LANES, WaveGroup
 from search.gfx950.simulator.state.tracking import Entry, Pending
 
@@ -37,13 +37,7 @@ _WRITES: Mapping[str, Width] = MappingProxyType(
         "b8_d16_hi": Width(1, half="hi"), "b16_d16_hi": Width(2, half="hi"),
     }
 )  # fmt: skip
-
-
-def _register(text: str, count: int) -> int:
-    operand = parse_operand(text)
-    if operand.index is None or not operand.is_vector or operand.count != count:
-        raise UnknownInstructionError(f"{count} vector registers expected, found {text}")
-    return operand.index
+_PAIRS = tuple((far, size, size * step) for far, step in (("", 1), ("st64", 64)) for size in (4, 8))
 
 
 def locate(g: WaveGroup, address: int, offset: int, size: int, align: int) -> tuple[Array, Array]:
@@ -82,14 +76,6 @@ def read_lds(g: WaveGroup, flat: Array, active: Array, size: int) -> tuple[Array
     return values, _inspect(g, shadow, active)
 
 
-def report_overtaken(g: WaveGroup, flat: Array, active: Array, size: int) -> None:
-    """Report a write to bytes that another wave read since the last barrier."""
-    found = g.env.lds.foreign_reader(g.waves, flat, active, size)
-    if found is not None:
-        detail = f"overwrites LDS that wave {found[1]} read, with no barrier in between"
-        g.env.report(FindingKind.LDS_RACE, g, found[0], detail)
-
-
 def _inspect(g: WaveGroup, shadow: Array, active: Array) -> Array | None:
     env = g.env
     shadow = np.where(active[:, :, None], shadow, np.uint8(0))
@@ -105,56 +91,35 @@ def _inspect(g: WaveGroup, shadow: Array, active: Array) -> Array | None:
     return np.where(never, np.uint8(0xFF), np.uint8(0)) if never.any() else None
 
 
-def _issue(g: WaveGroup, registers: tuple[int, ...], complete: Callable[[Array], None] | None = None) -> None:
-    g.tracking.issue("lgkm", Pending((Entry(registers, g.waves, complete),)))
-
-
-def _bind_read(width: Width) -> Binder:
-    def bind(statement: Statement, context: Context) -> Instruction:
-        check_modifiers(statement, frozenset({"offset"}))
-        data, address = _register(statement.operands[0], width.registers), _register(statement.operands[1], 1)
-        offset, registers = immediate(statement), tuple(range(data, data + width.registers))
-        align = width.size & -width.size
-
-        def run(g: WaveGroup) -> None:
-            flat, active = locate(g, address, offset, width.size, align)
-            values, undefined = read_lds(g, flat, active, width.size)
-            write_loaded(g, data, values, undefined, width)
-            _issue(g, registers)
-
-        return make_instruction(
-            statement, run, InstructionClass.LDS, (address,), registers, counter="lgkm",
-            sinks=(("address", frozenset({address})),), preserve=half_preserve(width),
-        )  # fmt: skip
-
-    return bind
-
-
-def _bind_read2(size: int, stride: int) -> Binder:
-    width = Width(size)
+def _bind_read(width: Width, stride: int = 0, arrange: Callable[[Array], Array] | None = None) -> Binder:
+    """A value, or with a ``stride`` two, whose offsets count that many bytes; ``arrange`` changes their bytes."""
+    keys, align = _offset_keys(stride), width.size & -width.size
 
     def bind(statement: Statement, context: Context) -> Instruction:
-        check_modifiers(statement, frozenset({"offset0", "offset1"}))
-        each = width.registers
-        data, address = _register(statement.operands[0], 2 * each), _register(statement.operands[1], 1)
-        offsets = [immediate(statement, key) * stride for key in ("offset0", "offset1")]
-        registers = tuple(range(data, data + 2 * each))
+        check_modifiers(statement, frozenset(keys))
+        registers = vector_registers(statement.operands[0], len(keys) * width.registers)
+        (address,) = vector_registers(statement.operands[1], 1)
+        offsets = [immediate(statement, key) * max(stride, 1) for key in keys]
 
         def run(g: WaveGroup) -> None:
             parts = []
             for offset in offsets:
-                flat, active = locate(g, address, offset, size, size)
-                parts.append(read_lds(g, flat, active, size))
-            for position, (values, undefined) in enumerate(parts):
-                write_loaded(g, data + position * each, values, undefined, width)
-            _issue(g, registers)
+                flat, active = locate(g, address, offset, width.size, align)
+                parts.append(read_lds(g, flat, active, width.size))
+            for data, (values, undefined) in zip(registers[:: width.registers], parts, strict=True):
+                write_loaded(g, data, values if arrange is None else arrange(values), undefined, width)
+            g.tracking.issue("lgkm", Pending((Entry(tuple(registers), g.waves),)))
 
-        return make_instruction(
-            statement, run, InstructionClass.LDS, (address,), registers, counter="lgkm",
-            sinks=(("address", frozenset({address})),),
-        )  # fmt: skip
+        return _access(statement, run, (address,), writes=registers, preserve=half_preserve(width))
 
     return bind
+
+
+def _offset_keys(stride: int) -> tuple[str, ...]:
+    return ("offset0", "offset1") if stride else ("offset",)
+
+
+_access = partial(make_access, kind=InstructionClass.LDS, counter="lgkm")
 
 
 def undefined_bytes(g: WaveGroup, data: int, width: Width) -> Array | None:
@@ -171,85 +136,44 @@ def undefined_bytes(g: WaveGroup, data: int, width: Width) -> Array | None:
     return raw[:, :, : width.size]
 
 
-def _write(g: WaveGroup, address: int, offset: int, data: int, width: Width, align: int) -> None:
+def _write(g: WaveGroup, address: int, offset: int, data: int, width: Width) -> Entry:
+    """Write the data registers; what is left to do once the write has been waited for."""
     env = g.env
-    flat, active = locate(g, address, offset, width.size, align)
+    flat, active = locate(g, address, offset, width.size, width.size & -width.size)
     report_overtaken(g, flat, active, width.size)
     record = env.lds.write(g.waves, flat, stored_bytes(g, data, width), active)
     undefined = undefined_bytes(g, data, width)
     if undefined is not None:
         env.lds.mark(flat, undefined, active)
     env.lds_written_bytes += width.size * int(np.count_nonzero(active))
-    _issue(g, (), lambda waves: env.lds.finish(record, waves))
+    return Entry((), g.waves, partial(env.lds.finish, record))
 
 
-def _bind_write(width: Width) -> Binder:
-    def bind(statement: Statement, context: Context) -> Instruction:
-        check_modifiers(statement, frozenset({"offset"}))
-        address, data = _register(statement.operands[0], 1), _register(statement.operands[1], width.registers)
-        offset, align = immediate(statement), width.size & -width.size
-        return make_instruction(
-            statement, lambda g: _write(g, address, offset, data, width, align), InstructionClass.LDS,
-            (address, *range(data, data + width.registers)), (), counter="lgkm",
-            sinks=(("address", frozenset({address})),), store_bits=store_bits(width),
-        )  # fmt: skip
-
-    return bind
-
-
-def _bind_write2(size: int, stride: int) -> Binder:
-    width = Width(size)
+def _bind_write(width: Width, stride: int = 0) -> Binder:
+    """A value, or with a ``stride`` two, whose offsets count that many bytes: one operation."""
+    keys = _offset_keys(stride)
 
     def bind(statement: Statement, context: Context) -> Instruction:
-        check_modifiers(statement, frozenset({"offset0", "offset1"}))
-        address = _register(statement.operands[0], 1)
-        data = [_register(text, width.registers) for text in statement.operands[1:3]]
-        offsets = [immediate(statement, key) * stride for key in ("offset0", "offset1")]
-        reads = [address] + [register for first in data for register in range(first, first + width.registers)]
+        check_modifiers(statement, frozenset(keys))
+        (address,) = vector_registers(statement.operands[0], 1)
+        data = [vector_registers(text, width.registers) for text in statement.operands[1 : 1 + len(keys)]]
+        offsets = [immediate(statement, key) * max(stride, 1) for key in keys]
 
         def run(g: WaveGroup) -> None:
-            # One operation of two writes: the second one counts in the queue, the first one completes with it.
-            _write(g, address, offsets[0], data[0], width, size)
-            first = g.tracking.queues["lgkm"].pop()
-            _write(g, address, offsets[1], data[1], width, size)
-            second = g.tracking.queues["lgkm"].pop()
-            g.tracking.queues["lgkm"].append(Pending((*first.entries, *second.entries)))
+            entries = [_write(g, address, offset, one[0], width) for offset, one in zip(offsets, data, strict=True)]
+            g.tracking.issue("lgkm", Pending(tuple(entries)))
 
-        return make_instruction(
-            statement, run, InstructionClass.LDS, reads, (), counter="lgkm", sinks=(("address", frozenset({address})),)
-        )
-
-    return bind
-
-
-def _bind_transposed(bits: int) -> Binder:
-    """DS_READ_B64_TR_Bn: 16 lanes read 8 bytes each; lane l gets element l of every row of 16 elements.
-
-    The 16 lanes' data in lane order are rows of 16 elements of ``bits`` bits.
-    """
-    width = Width(8)
-
-    def bind(statement: Statement, context: Context) -> Instruction:
-        check_modifiers(statement, frozenset({"offset"}))
-        data, address = _register(statement.operands[0], 2), _register(statement.operands[1], 1)
-        offset, registers = immediate(statement), (data, data + 1)
-
-        def run(g: WaveGroup) -> None:
-            flat, active = locate(g, address, offset, 8, 8)
-            values, undefined = read_lds(g, flat, active, 8)
-            write_loaded(g, data, transposed(values, bits), undefined, width)
-            _issue(g, registers)
-
-        return make_instruction(
-            statement, run, InstructionClass.LDS, (address,), registers, counter="lgkm",
-            sinks=(("address", frozenset({address})),),
-        )  # fmt: skip
+        reads = [register for one in data for register in one]
+        return _access(statement, run, (address,), reads=reads, store_bits=store_bits(width))
 
     return bind
 
 
 def transposed(values: Array, bits: int) -> Array:
-    """uint8 [waves, 64, 8] after the 16-lane transpose of elements of ``bits`` bits."""
+    """What DS_READ_B64_TR_Bn makes of the bytes that the lanes read, uint8 [waves, 64, 8].
+
+    16 lanes read 8 bytes each, in lane order rows of 16 elements of ``bits`` bits; lane l gets element l of every row.
+    """
     waves = values.shape[0]
     raw = values
     if bits == 4:
@@ -270,25 +194,17 @@ def _move(g: WaveGroup, destination: int, data: int, mover: Callable[[Array], Ar
     if moved_bits is not None:
         old = undefined.get(destination, np.zeros((1, 1), np.uint32))
         g.tracking.set_undefined(destination, np.where(g.mask, moved_bits, old))
-    _issue(g, (destination,))
+    g.tracking.issue("lgkm", Pending((Entry((destination,), g.waves),)))
 
 
 def _lanes_named(g: WaveGroup, address: int, offset: int) -> Array:
     return np.asarray((((g.u[address] + np.uint32(offset)) >> np.uint32(2)) & np.uint32(63)).astype(np.int64))
 
 
-def _permutation(statement: Statement, run: Callable[[WaveGroup], None], addresses: tuple[int, ...]) -> Instruction:
-    destination, data = _register(statement.operands[0], 1), _register(statement.operands[-1], 1)
-    return make_instruction(
-        statement, run, InstructionClass.LDS, (*addresses, data), (destination,), counter="lgkm",
-        sinks=(("address", frozenset(addresses)),),
-    )  # fmt: skip
-
-
 def _bind_bpermute(statement: Statement, context: Context) -> Instruction:
     """DS_BPERMUTE_B32: D = data of lane (address + offset) / 4 mod 64; 0 where that lane is inactive."""
     check_modifiers(statement, frozenset({"offset"}))
-    destination, address, data = (_register(text, 1) for text in statement.operands)
+    destination, address, data = (vector_registers(text, 1)[0] for text in statement.operands)
     offset = immediate(statement)
 
     def run(g: WaveGroup) -> None:
@@ -299,13 +215,13 @@ def _bind_bpermute(statement: Statement, context: Context) -> Instruction:
             on = np.take_along_axis(g.mask, lane, axis=1)
             _move(g, destination, data, lambda row: np.where(on, np.take_along_axis(row, lane, axis=1), np.uint32(0)))
 
-    return _permutation(statement, run, (address,))
+    return _access(statement, run, (address,), reads=(data,), writes=(destination,))
 
 
 def _bind_permute(statement: Statement, context: Context) -> Instruction:
     """DS_PERMUTE_B32: lane (address + offset) / 4 mod 64 of D = data; the highest lane wins, others get 0."""
     check_modifiers(statement, frozenset({"offset"}))
-    destination, address, data = (_register(text, 1) for text in statement.operands)
+    destination, address, data = (vector_registers(text, 1)[0] for text in statement.operands)
     offset = immediate(statement)
 
     def run(g: WaveGroup) -> None:
@@ -320,19 +236,19 @@ def _bind_permute(statement: Statement, context: Context) -> Instruction:
 
         _move(g, destination, data, push)
 
-    return _permutation(statement, run, (address,))
+    return _access(statement, run, (address,), reads=(data,), writes=(destination,))
 
 
 def _bind_swizzle(statement: Statement, context: Context) -> Instruction:
     """DS_SWIZZLE_B32: quad permute (bit 15 of the offset) or and/or/xor masks within 32 lanes."""
     check_modifiers(statement, frozenset({"offset"}))
-    destination, data = _register(statement.operands[0], 1), _register(statement.operands[1], 1)
+    destination, data = (vector_registers(text, 1)[0] for text in statement.operands)
     source = swizzle_source(swizzle_pattern(statement.modifiers.get("offset", "0")))
 
     def run(g: WaveGroup) -> None:
         _move(g, destination, data, lambda row: np.where(g.mask[:, source], row[:, source], np.uint32(0)))
 
-    return _permutation(statement, run, ())
+    return _access(statement, run, (), reads=(data,), writes=(destination,))
 
 
 def swizzle_pattern(text: str) -> int:
@@ -377,13 +293,8 @@ def swizzle_source(pattern: int) -> Array:
 BINDERS: Mapping[str, Binder] = MappingProxyType(
     {f"ds_read_{name}": _bind_read(width) for name, width in _READS.items()}
     | {f"ds_write_{name}": _bind_write(width) for name, width in _WRITES.items()}
-    | {
-        "ds_read2_b32": _bind_read2(4, 4), "ds_read2_b64": _bind_read2(8, 8), "ds_read2st64_b32": _bind_read2(4, 256),
-        "ds_read2st64_b64": _bind_read2(8, 512), "ds_write2_b32": _bind_write2(4, 4),
-        "ds_write2_b64": _bind_write2(8, 8),
-        "ds_write2st64_b32": _bind_write2(4, 256), "ds_write2st64_b64": _bind_write2(8, 512),
-        "ds_read_b64_tr_b16": _bind_transposed(16), "ds_read_b64_tr_b8": _bind_transposed(8),
-        "ds_read_b64_tr_b4": _bind_transposed(4), "ds_bpermute_b32": _bind_bpermute, "ds_permute_b32": _bind_permute,
-        "ds_swizzle_b32": _bind_swizzle,
-    }
-)  # fmt: skip
+    | {f"ds_read2{far}_b{8 * size}": _bind_read(Width(size), stride) for far, size, stride in _PAIRS}
+    | {f"ds_write2{far}_b{8 * size}": _bind_write(Width(size), stride) for far, size, stride in _PAIRS}
+    | {f"ds_read_b64_tr_b{bits}": _bind_read(Width(8), arrange=partial(transposed, bits=bits)) for bits in (4, 8, 16)}
+    | {"ds_bpermute_b32": _bind_bpermute, "ds_permute_b32": _bind_permute, "ds_swizzle_b32": _bind_swizzle}
+)

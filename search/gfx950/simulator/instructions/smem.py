@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, coherent, make_instruction
+from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, coherent, make_access
 from search.gfx950.simulator.decode.op import Instruction, InstructionClass
 from search.gfx950.simulator.decode.text import Statement
 from search.gfx950.simulator.instructions.vmem import immediate
@@ -35,10 +35,7 @@ def _bind_load(dwords: int, buffer: bool) -> Binder:
         registers = tuple(range(target.index, target.index + dwords))
         reads = [*range(base.index, base.index + base.count)] + ([extra.index] if extra.index is not None else [])
         run = coherent(_loader(base.index, extra.index, constant, registers, buffer), set(registers))
-        return make_instruction(
-            statement, run, InstructionClass.SCALAR, reads, registers, counter="lgkm",
-            sinks=(("address", frozenset(reads)),),
-        )  # fmt: skip
+        return make_access(statement, run, reads, kind=InstructionClass.SCALAR, counter="lgkm", writes=registers)
 
     return bind
 

@@ -8,14 +8,15 @@ loads give 0, stores vanish. That is no finding; an access in range that no argu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 
-from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, make_instruction, resolve
-from search.gfx950.simulator.decode.op import Instruction, InstructionClass
+from search.gfx950.simulator.decode.bind import Binder, Context, check_modifiers, make_access, resolve, vector_registers
+from search.gfx950.simulator.decode.op import Instruction
 from search.gfx950.simulator.decode.text import Statement
-from search.gfx950.simulator.state.access import Access, Width, load_bytes, store_bytes, write_loaded
+from search.gfx950.simulator.state.access import Access, Width, load_bytes, report_overtaken, store_bytes, write_loaded
 from search.gfx950.simulator.state.arrays import Array
 from search.gfx950.simulator.state.findings import FindingKind, UnknownInstructionError
 from search.gfx950.simulator.state.registers import M0, Operand, parse_operand
@@ -136,35 +137,25 @@ def addresses(statement: Statement, texts: Sequence[str], context: Context) -> t
     return global_addresses(statement, [_optional(texts[0]), _optional(texts[1])])
 
 
-def _data(operand: Operand, width: Width) -> int:
-    if operand.index is None or not operand.is_vector or operand.count != width.registers:
-        raise UnknownInstructionError(f"{width.registers} data registers expected, found {operand.text}")
-    return operand.index
-
-
 def _counters(statement: Statement) -> tuple[str, ...]:
     return ("vm", "lgkm") if statement.mnemonic.startswith("flat_") else ("vm",)
 
 
-def bind_load(statement: Statement, context: Context, width: Width) -> Instruction:
+def _bind_load(statement: Statement, context: Context, width: Width) -> Instruction:
     """A load into registers, or with ``lds`` one into LDS."""
     if "lds" in statement.modifiers:
-        return bind_direct(statement, context, width, statement.operands)
-    data = _data(parse_operand(statement.operands[0]), width)
+        return _bind_direct(statement, context, width)
+    registers = tuple(vector_registers(statement.operands[0], width.registers))
     compute, reads = addresses(statement, statement.operands[1:], context)
-    registers = tuple(range(data, data + width.registers))
     counters = _counters(statement)
 
     def run(g: WaveGroup) -> None:
         values, undefined = load_bytes(g, compute(g), width.size)
-        write_loaded(g, data, values, undefined, width)
+        write_loaded(g, registers[0], values, undefined, width)
         for counter in counters:
             g.tracking.issue(counter, Pending((Entry(registers, g.waves),)))
 
-    return make_instruction(
-        statement, run, InstructionClass.GLOBAL, tuple(reads), registers, counter="vm",
-        sinks=(("address", frozenset(reads)),), preserve=half_preserve(width), shadow=None,
-    )  # fmt: skip
+    return make_access(statement, run, reads, writes=registers, preserve=half_preserve(width))
 
 
 def half_preserve(width: Width) -> int:
@@ -172,9 +163,9 @@ def half_preserve(width: Width) -> int:
     return {"": 0, "lo": 0xFFFF0000, "hi": 0x0000FFFF}[width.half]
 
 
-def bind_direct(statement: Statement, context: Context, width: Width, texts: Sequence[str]) -> Instruction:
+def _bind_direct(statement: Statement, context: Context, width: Width) -> Instruction:
     """An LDS-direct load: lane i writes ``width.size`` bytes at M0 + offset + i * size of its workgroup's LDS."""
-    compute, reads = addresses(statement, texts, context)
+    compute, reads = addresses(statement, statement.operands, context)
     reads = reads | {M0}
     constant = immediate(statement)
     lanes = np.arange(LANES, dtype=np.int64) * width.size
@@ -189,40 +180,30 @@ def bind_direct(statement: Statement, context: Context, width: Width, texts: Seq
             env.report(FindingKind.LDS_OUT_OF_RANGE, g, outside, f"LDS-direct write beyond {env.lds.size} bytes")
             active = active & ~outside
         flat = env.lds.base[g.waves][:, None] + local
-        found = env.lds.foreign_reader(g.waves, flat, active, width.size)
-        if found is not None:
-            detail = f"overwrites LDS that wave {found[1]} read, with no barrier in between"
-            env.report(FindingKind.LDS_RACE, g, found[0], detail)
+        report_overtaken(g, flat, active, width.size)
         record = env.lds.write(g.waves, flat, values, active, direct=True)
         env.lds_written_bytes += int(np.count_nonzero(active)) * width.size
-        entry = Entry((), g.waves, lambda waves: env.lds.finish(record, waves))
+        entry = Entry((), g.waves, partial(env.lds.finish, record))
         g.tracking.issue("vm", Pending((entry,), into_lds=True))
 
-    return make_instruction(
-        statement, run, InstructionClass.GLOBAL, tuple(reads), (), counter="vm", sinks=(("address", frozenset(reads)),)
-    )
+    return make_access(statement, run, reads)
 
 
-def bind_store(statement: Statement, context: Context, width: Width) -> Instruction:
+def _bind_store(statement: Statement, context: Context, width: Width) -> Instruction:
     """A store from registers."""
     texts = list(statement.operands)
     position = 0 if statement.mnemonic.startswith("buffer_") else 1
-    data = _data(parse_operand(texts.pop(position)), width)
+    registers = vector_registers(texts.pop(position), width.registers)
     compute, reads = addresses(statement, texts, context)
-    registers = tuple(range(data, data + width.registers))
     counters = _counters(statement)
 
     def run(g: WaveGroup) -> None:
-        store_bytes(g, compute(g), stored_bytes(g, data, width))
+        store_bytes(g, compute(g), stored_bytes(g, registers[0], width))
         landing = g.env.handover.landing(g.env.memory.clock)
         for counter in counters:
             g.tracking.issue(counter, Pending((Entry((), g.waves, landing),)))
 
-    return make_instruction(
-        statement, run, InstructionClass.GLOBAL, (*reads, *registers), (), counter="vm",
-        sinks=(("address", frozenset(reads)), ("store", frozenset(registers))), lanes=compute,
-        store_bits=store_bits(width),
-    )  # fmt: skip
+    return make_access(statement, run, reads, stored=registers, lanes=compute, store_bits=store_bits(width))
 
 
 def store_bits(width: Width) -> int:
@@ -240,22 +221,14 @@ def stored_bytes(g: WaveGroup, data: int, width: Width) -> Array:
     return np.ascontiguousarray(word).view(np.uint8).reshape(g.count, LANES, 4)[:, :, : width.size]
 
 
-def _load_binder(width: Width) -> Binder:
-    return lambda statement, context: bind_load(statement, context, width)
-
-
-def _store_binder(width: Width) -> Binder:
-    return lambda statement, context: bind_store(statement, context, width)
-
-
-def _direct_binder(width: Width) -> Binder:
-    return lambda statement, context: bind_direct(statement, context, width, statement.operands)
-
-
 _FAMILIES = ("buffer", "global", "flat")
 _DIRECT = ("ubyte", "sbyte", "ushort", "sshort", "dword", "dwordx3", "dwordx4")
 BINDERS: Mapping[str, Binder] = MappingProxyType(
-    {f"{family}_load_{name}": _load_binder(width) for family in _FAMILIES for name, width in LOADS.items()}
-    | {f"{family}_store_{name}": _store_binder(width) for family in _FAMILIES for name, width in STORES.items()}
-    | {f"global_load_lds_{name}": _direct_binder(LOADS[name]) for name in _DIRECT}
+    {f"{family}_load_{name}": partial(_bind_load, width=width) for family in _FAMILIES for name, width in LOADS.items()}
+    | {
+        f"{family}_store_{name}": partial(_bind_store, width=width)
+        for family in _FAMILIES
+        for name, width in STORES.items()
+    }
+    | {f"global_load_lds_{name}": partial(_bind_direct, width=LOADS[name]) for name in _DIRECT}
 )

@@ -1,4 +1,4 @@
-"""Global accesses of a group: range checks, findings, undefined bits, byte counts."""
+"""Memory accesses of a group: range checks, findings, undefined bits, byte counts."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _load(g: WaveGroup, address: Array, active: Array | None, size: int) -> tupl
 def _check_handover(g: WaveGroup, address: Array, active: Array, size: int) -> None:
     """Report lanes that read what another wave stored in this launch and did not hand over to them."""
     for region in g.env.memory.changed_regions():
-        here = active & (address >= region.base) & (address < region.base + region.size)
+        here = active & region.holds(address)
         if here.any():
             _report_stale(g, region, address, here, size)
 
@@ -150,6 +150,14 @@ def checked_store(g: WaveGroup, address: Array, active: Array | None, size: int)
         place = g.env.memory.describe(int(address[forbidden][0]))
         g.env.report(FindingKind.READ_ONLY_STORE, g, forbidden, f"{place}, which is an operand")
     return chosen & ~forbidden, address
+
+
+def report_overtaken(g: WaveGroup, flat: Array, active: Array, size: int) -> None:
+    """Report a write to bytes of the LDS that another wave read since the last barrier."""
+    found = g.env.lds.foreign_reader(g.waves, flat, active, size)
+    if found is not None:
+        detail = f"overwrites LDS that wave {found[1]} read, with no barrier in between"
+        g.env.report(FindingKind.LDS_RACE, g, found[0], detail)
 
 
 def write_loaded(g: WaveGroup, data: int, values: Array, undefined: Array | None, width: Width) -> None:

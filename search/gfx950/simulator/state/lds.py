@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from search.gfx950.simulator.state.arrays import Array
+from search.gfx950.simulator.state.arrays import WORDS, Array, word_index
 
 IN_FLIGHT = 0x80
 NEVER_WRITTEN = 0xFF
 _POISON_DWORD = 0xFFFFDEAD
-_WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 
 
 @dataclass(eq=False)
@@ -65,16 +63,16 @@ class LocalMemory:
         self.base: Array = (wave_workgroup * self.stride).astype(np.int64)
         self._workgroup = wave_workgroup
         self._code = (wave_in_group + 1).astype(np.uint8)
-        self._data_words = {width: self.data.view(kind) for width, kind in _WORDS.items()}
-        self._shadow_words = {width: self.shadow.view(kind) for width, kind in _WORDS.items()}
+        self._data_words = {width: self.data.view(kind) for width, kind in WORDS.items()}
+        self._shadow_words = {width: self.shadow.view(kind) for width, kind in WORDS.items()}
         self._unsettled: list[LdsWrite] = []
         self._readers: Array = np.zeros(total, np.uint8)
-        self._reader_words = {width: self._readers.view(kind) for width, kind in _WORDS.items()}
+        self._reader_words = {width: self._readers.view(kind) for width, kind in WORDS.items()}
         self._reads: list[tuple[Array, int, Array]] = []
 
     def read(self, offsets: Array, size: int) -> tuple[Array, Array]:
         """``size`` bytes at flat ``offsets`` (int64, any shape), and their shadow, both uint8 [*shape, size]."""
-        width, index = _index(offsets, size)
+        width, index = word_index(offsets, size)
         values = self._data_words[width].take(index)
         shadow = self._shadow_words[width].take(index)
         shape = (*offsets.shape, size)
@@ -84,13 +82,13 @@ class LocalMemory:
         """Remember that ``waves`` read ``size`` bytes at flat ``offsets`` [waves, 64] where ``active``."""
         if not active.all():
             offsets, waves = offsets[active], waves[active.nonzero()[0]]
-        width, index = _index(offsets, size)
+        width, index = word_index(offsets, size)
         self._reader_words[width][index] = _beside(_spread(self._code[waves], width), index)
         self._reads.append((index, width, self._workgroup[waves]))
 
     def foreign_reader(self, waves: Array, offsets: Array, active: Array, size: int) -> tuple[Array, int] | None:
         """Lanes [waves, 64] whose bytes another wave read since the last barrier, and such a wave; None: no lane."""
-        width, index = _index(np.where(active, offsets, self.base[waves][:, None]), size)
+        width, index = word_index(np.where(active, offsets, self.base[waves][:, None]), size)
         found = self._reader_words[width].take(index).view(np.uint8).reshape(*active.shape, size)
         if not found.any():
             return None
@@ -113,8 +111,8 @@ class LocalMemory:
         everywhere = bool(active.all())
         if not everywhere:
             offsets, values, code = offsets[active], values[active], code[active.nonzero()[0]]
-        width, index = _index(offsets, values.shape[-1])
-        self._data_words[width][index] = np.ascontiguousarray(values).view(_WORDS[width]).reshape(index.shape)
+        width, index = word_index(offsets, values.shape[-1])
+        self._data_words[width][index] = np.ascontiguousarray(values).view(WORDS[width]).reshape(index.shape)
         self._shadow_words[width][index] = _beside(_spread(code, width), index)
         blank = np.zeros(len(waves), np.bool_)
         record = LdsWrite(waves, None if everywhere else active, width, index, direct, blank, blank.copy())
@@ -123,8 +121,8 @@ class LocalMemory:
 
     def overwrite(self, offsets: Array, values: Array) -> None:
         """Write uint8 ``values`` [n, size] at flat ``offsets`` [n] without touching the shadow."""
-        width, index = _index(offsets, values.shape[-1])
-        self._data_words[width][index] = np.ascontiguousarray(values).view(_WORDS[width]).reshape(index.shape)
+        width, index = word_index(offsets, values.shape[-1])
+        self._data_words[width][index] = np.ascontiguousarray(values).view(WORDS[width]).reshape(index.shape)
 
     def mark(self, offsets: Array, undefined: Array, active: Array) -> None:
         """Make the bytes that ``undefined`` (uint8, non-zero) marks count as never written."""
@@ -171,20 +169,9 @@ class LocalMemory:
 
 def _spread(code: Array, width: int) -> Array:
     """Each byte of ``code`` as all ``width`` bytes of a word."""
-    return np.repeat(code, width).view(_WORDS[width])
+    return np.repeat(code, width).view(WORDS[width])
 
 
 def _beside(rows: Array, index: Array) -> Array:
     """``rows`` [n], one for each of the first dimension of ``index``."""
     return rows.reshape(-1, *(1,) * (index.ndim - 1))
-
-
-def _index(offsets: Array, size: int) -> tuple[int, Array]:
-    width = min(size & -size, 16)
-    if offsets.size:
-        misaligned = int(np.bitwise_or.reduce(offsets, axis=None)) | width
-        width = misaligned & -misaligned
-    index = offsets >> (width.bit_length() - 1)
-    if width != size:
-        index = index[..., None] + np.arange(size // width)
-    return width, index

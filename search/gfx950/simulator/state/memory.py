@@ -5,17 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from search.gfx950.simulator.state.arrays import Array
+from search.gfx950.simulator.state.arrays import WORDS, Array, word_index
 from search.gfx950.simulator.state.findings import SimulationError
 from search.gfx950.simulator.state.stores import Clash, StoreLog
 
 FIRST_ADDRESS = 0x7EFE_FF80_0000  # set bits in every half, and the second buffer is beyond a multiple of 4 GB
 GUARD_BYTES = 1 << 24  # larger than any tile, smaller than the 32-bit offset of a buffer instruction
-_WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 
 
 @dataclass(frozen=True)
@@ -61,16 +59,33 @@ class MemoryRegion:
         self.writable = buffer.writable
         self.undefined: Array | None = buffer.undefined
         self.log = StoreLog(array.size, array.itemsize)
-        self._views = {width: _word_view(self.bytes, width) for width in _WORDS}
+        self._views = _word_views(self.bytes)
+        self._undefined_views = None if self.undefined is None else _word_views(self.undefined)
 
-    def words(self, width: int) -> Array:
-        """The buffer as whole words of ``width`` bytes; the tail that fills no word is left out."""
-        view: Array = self._views[width]
-        return view
+    def holds(self, addresses: Array, size: int = 1) -> Array:
+        """True where all ``size`` bytes from each address lie in it."""
+        return np.asarray((addresses >= self.base) & (addresses <= self.base + self.size - size))
+
+    def read(self, addresses: Array, size: int) -> tuple[Array, Array | None]:
+        """``size`` bytes at each of ``addresses``, uint8 [*shape, size], and the mask of undefined bits or None."""
+        width, index = word_index(addresses - self.base, size)
+        shape = (*addresses.shape, size)
+        values = self._views[width].take(index).view(np.uint8).reshape(shape)
+        if self._undefined_views is None:
+            return values, None
+        return values, self._undefined_views[width].take(index).view(np.uint8).reshape(shape)
+
+    def write(self, addresses: Array, values: Array) -> None:
+        """Write uint8 ``values`` [n, size] at ``addresses`` [n]; later lanes win."""
+        width, index = word_index(addresses - self.base, values.shape[-1])
+        self._views[width][index] = np.ascontiguousarray(values).view(WORDS[width]).reshape(index.shape)
+        if self._undefined_views is not None:
+            self._undefined_views[width][index] = 0
 
 
-def _word_view(raw: Array, width: int) -> Array:
-    return raw[: raw.size // width * width].view(_WORDS[width])
+def _word_views(raw: Array) -> dict[int, Array]:
+    """``raw`` as whole words of each width; the tail that fills no word is left out."""
+    return {width: raw[: raw.size // width * width].view(kind) for width, kind in WORDS.items()}
 
 
 class GlobalMemory:
@@ -109,7 +124,7 @@ class GlobalMemory:
         """True where all ``size`` bytes from each address lie in one buffer."""
         inside = np.zeros(addresses.shape, np.bool_)
         for region in self.regions:
-            inside |= (addresses >= region.base) & (addresses <= region.base + region.size - size)
+            inside |= region.holds(addresses, size)
         return inside
 
     def read_only(self, addresses: Array) -> Array:
@@ -117,7 +132,7 @@ class GlobalMemory:
         inside = np.zeros(addresses.shape, np.bool_)
         for region in self.regions:
             if not region.writable:
-                inside |= (addresses >= region.base) & (addresses < region.base + region.size)
+                inside |= region.holds(addresses)
         return inside
 
     def _single_region(self, addresses: Array, size: int) -> MemoryRegion | None:
@@ -139,32 +154,23 @@ class GlobalMemory:
         """
         region = self._single_region(addresses, size)
         if region is not None:
-            offsets = addresses - region.base
-            shadow = None if region.undefined is None else _take(_Plain(region.undefined), offsets, size)
-            return _take(region, offsets, size), shadow
+            return region.read(addresses, size)
         values = np.zeros((*addresses.shape, size), np.uint8)
         undefined = np.zeros_like(values)
         for part in self.regions:
-            here = (addresses >= part.base) & (addresses < part.base + part.size)
+            here = part.holds(addresses)
             if here.any():
-                offsets = addresses[here] - part.base
-                values[here] = _take(part, offsets, size)
-                if part.undefined is not None:
-                    undefined[here] = _take(_Plain(part.undefined), offsets, size)
+                values[here], shadow = part.read(addresses[here], size)
+                if shadow is not None:
+                    undefined[here] = shadow
         return values, undefined if undefined.any() else None
 
     def scatter(self, addresses: Array, values: Array) -> None:
         """Write uint8 ``values`` [n, size] at accessible int64 ``addresses`` [n]; later lanes win."""
-        size = values.shape[-1]
-        if not len(addresses):
-            return
         for region in self.regions:
-            here = (addresses >= region.base) & (addresses < region.base + region.size)
-            if here.all():
-                _put(region, addresses - region.base, values, size)
-                return
+            here = region.holds(addresses)
             if here.any():
-                _put(region, addresses[here] - region.base, values[here], size)
+                region.write(addresses[here], values[here])
 
     def store(self, addresses: Array, values: Array, waves: Array) -> Clash | None:
         """As ``scatter``, by ``waves`` [n]; a lane that disagrees with another wave of the launch, or None."""
@@ -173,10 +179,10 @@ class GlobalMemory:
         self.clock += 1
         clash: Clash | None = None
         for region in self.regions:
-            here = np.flatnonzero((addresses >= region.base) & (addresses < region.base + region.size))
+            here = np.flatnonzero(region.holds(addresses))
             if not len(here):
                 continue
-            found = _store(region, addresses[here] - region.base, values[here], waves[here], self.clock)
+            found = _store(region, addresses[here], values[here], waves[here], self.clock)
             if found is not None and clash is None:
                 clash = Clash(int(here[found.lane]), found.wave)
             if len(here) == len(addresses):
@@ -191,55 +197,15 @@ class GlobalMemory:
         """Remember that atomics of ``waves`` [n] changed ``size`` bytes at ``addresses`` [n], from ``before`` [n]."""
         self.clock += 1
         for region in self.regions:
-            here = (addresses >= region.base) & (addresses < region.base + region.size)
+            here = region.holds(addresses)
             if here.any():
                 region.log.note(addresses[here] - region.base, size, waves[here], self.clock, before[here])
 
 
-def _store(region: MemoryRegion, offsets: Array, values: Array, waves: Array, clock: int) -> Clash | None:
-    size, log = values.shape[-1], region.log
+def _store(region: MemoryRegion, addresses: Array, values: Array, waves: Array, clock: int) -> Clash | None:
+    size, log, offsets = values.shape[-1], region.log, addresses - region.base
     log.note(offsets, size, waves, clock)
-    earlier = log.earlier_clash(offsets, waves, _take(region, offsets, size), values)
-    _put(region, offsets, values, size)
+    earlier = log.earlier_clash(offsets, waves, region.read(addresses, size)[0], values)
+    region.write(addresses, values)
     owners = log.own(offsets, waves, size)
-    return earlier or log.later_clash(owners, waves, _take(region, offsets, size), values)
-
-
-class _Plain:
-    """Word views of a byte array, for shadow memory."""
-
-    def __init__(self, raw: Array) -> None:
-        self.bytes = raw
-
-    def words(self, width: int) -> Array:
-        return _word_view(self.bytes, width)
-
-
-def _log2(width: int) -> int:
-    return width.bit_length() - 1
-
-
-def _word_width(offsets: Array, size: int) -> int:
-    width = min(size & -size, 16)
-    misaligned = int(np.bitwise_or.reduce(offsets, axis=None)) | width
-    return misaligned & -misaligned
-
-
-def _take(region: MemoryRegion | _Plain, offsets: Array, size: int) -> Array:
-    width = _word_width(offsets, size)
-    words = region.words(width)
-    if width == size:
-        taken = words.take(offsets >> _log2(width))
-    else:
-        taken = words.take((offsets >> _log2(width))[..., None] + np.arange(size // width))
-    return taken.view(np.uint8).reshape(*offsets.shape, size)
-
-
-def _put(region: MemoryRegion, offsets: Array, values: Array, size: int) -> None:
-    width = _word_width(offsets, size)
-    words = region.words(width)
-    data = np.ascontiguousarray(values).view(_WORDS[width])
-    index = (offsets >> _log2(width))[:, None] + np.arange(size // width)
-    words[index] = data
-    if region.undefined is not None:
-        _word_view(region.undefined, width)[index] = 0
+    return earlier or log.later_clash(owners, waves, region.read(addresses, size)[0], values)

@@ -32,7 +32,7 @@ from kernels.runtime.runner import TORCH_DTYPES, run_call
 from kernels.triton import interpreter
 from search.evaluation import Candidate, Evaluation, Outcome, Value
 from search.gate.sample import Sample, shared_inputs, take_sample
-from search.gate.served import Serving, ways
+from search.gate.served import Serving, named, ways
 
 ROOT = Path(__file__).resolve().parents[2]
 LAST_WORDS = 300  # characters kept of what a broken interpreter wrote
@@ -110,11 +110,8 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
             raise UnavailableError(f"{family.name} launches what is no Triton kernel, which the interpreter could run")
         facts["max_rel_error"] = _execute(family, shape, config, None)
         for M, stride_am in question["servings"]:
-            serving = Serving(M, stride_am)
-            try:
+            with named(Serving(M, stride_am)):
                 _execute(family, replace(shape, M=M), config, stride_am)
-            except WrongResultError as error:
-                raise WrongResultError(f"{serving}: {error}") from error
     except KernelError as error:
         return {"outcome": cast(Outcome, error.outcome), "reason": str(error), "facts": facts}
     return {"outcome": "ok", "reason": "", "facts": facts}

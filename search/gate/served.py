@@ -80,7 +80,7 @@ def check_served(candidate: Candidate, compiled: Compile, device: DeviceKey = GF
     """
     for serving in ways(candidate, device):
         program, calls, used = _loaded(candidate, serving, compiled)
-        with _named(serving):
+        with named(serving):
             check_program(program, calls, used, stride_am=serving.stride_am, every_order=True)
     if isinstance(candidate, ServedCandidate):
         _check_closely(candidate, compiled, device)
@@ -90,10 +90,10 @@ def _check_closely(candidate: ServedCandidate, compiled: Compile, device: Device
     """Each step along K at the least M, and each tile at the greatest M at which that is affordable."""
     others = [one.M for one in ways(candidate, device) if one.stride_am is None]
     least, *more = sorted({candidate.shape.M, *others})
-    with _named(Serving(least)):
+    with named(Serving(least)):
         check_every_step(*_loaded(candidate, Serving(least), compiled), step_of(candidate))
     most = max([M for M in more if _multiplications(candidate, M) <= AFFORDABLE], default=least)
-    with _named(Serving(most)):
+    with named(Serving(most)):
         check_every_tile(*_loaded(candidate, Serving(most), compiled), AFFORDABLE)
 
 
@@ -116,7 +116,7 @@ def _loaded(
 
 
 @contextmanager
-def _named(serving: Serving) -> Iterator[None]:
+def named(serving: Serving) -> Iterator[None]:
     """Say in what way it is wrong."""
     try:
         yield

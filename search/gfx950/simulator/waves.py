@@ -101,10 +101,12 @@ class Waves:
         instructions = self.program.instructions
         while group.pc != stop:
             if group.pc >= len(instructions):
-                return self._fell_off(group)
+                return self._end(group, FindingKind.RAN_OFF_END, "the program counter left the kernel")
             last = self._run_block(group, stop)
             if last.control is Control.END:
-                return self._end(group)
+                in_flight = any(operation.into_lds for operation in group.tracking.queues["vm"])
+                detail = "a load into LDS, which another workgroup may own by then, has not been waited for"
+                return self._end(group, FindingKind.LDS_LOAD_AT_END if in_flight else None, detail)
             if last.control is Control.BARRIER:
                 group.at_barrier = True
                 return [group]
@@ -113,8 +115,8 @@ class Waves:
                 if len(parts) > 1 or group.pc > stop or group.pc in self._gates:
                     return parts
             if int(self.executed[group.waves[0]]) > self.budget:
-                self._over_budget(group)
-                return []
+                detail = f"more than {self.budget} instructions in one wave"
+                return self._end(group, FindingKind.INSTRUCTION_BUDGET, detail)
         return [group]
 
     def _run_block(self, group: WaveGroup, stop: int) -> Instruction:
@@ -148,22 +150,12 @@ class Waves:
         away.pc = instruction.target
         return [away, on]
 
-    def _end(self, group: WaveGroup) -> list[WaveGroup]:
-        if any(operation.into_lds for operation in group.tracking.queues["vm"]):
-            detail = "a load into LDS, which another workgroup may own by then, has not been waited for"
-            self.env.report(FindingKind.LDS_LOAD_AT_END, group, None, detail)
+    def _end(self, group: WaveGroup, kind: FindingKind | None = None, detail: str = "") -> list[WaveGroup]:
+        """The waves of ``group`` go no further, with a finding where they should have."""
+        if kind is not None:
+            self.env.report(kind, group, None, detail)
         self._ended[group.waves] = True
         return []
-
-    def _fell_off(self, group: WaveGroup) -> list[WaveGroup]:
-        self.env.report(FindingKind.RAN_OFF_END, group, None, "the program counter left the kernel")
-        self._ended[group.waves] = True
-        return []
-
-    def _over_budget(self, group: WaveGroup) -> None:
-        detail = f"more than {self.budget} instructions in one wave"
-        self.env.report(FindingKind.INSTRUCTION_BUDGET, group, None, detail)
-        self._ended[group.waves] = True
 
     def _release(self, groups: Sequence[WaveGroup]) -> None:
         """All live waves of their workgroups wait at barriers: let them go on."""

@@ -6,7 +6,7 @@ scratch rows, which are then copied to the lanes that are active.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,6 @@ class AluPlan:
 
     op: Op
     dst: list[int]
-    dst_kinds: Sequence[str]
     src: list[int]
     reads: set[int]
     before: list[Step] = field(default_factory=list)
@@ -65,7 +64,7 @@ def plain_run(plan: AluPlan) -> Callable[[WaveGroup], None]:
 
 def _scratch_results(plan: AluPlan) -> tuple[list[int], list[tuple[int, int]]]:
     scratch, rows, free = [], [], RESULT_SCRATCH
-    for index, kind in zip(plan.dst, plan.dst_kinds, strict=True):
+    for index, kind in zip(plan.dst, plan.op.dst, strict=True):
         if index >= SCRATCH:
             scratch.append(index)
             continue

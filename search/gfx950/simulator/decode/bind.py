@@ -125,7 +125,7 @@ def bind_alu(op: Op, statement: Statement, context: Context) -> Instruction:
     if statement.modifiers:
         check_modifiers(statement, _ALU_KEYS)
     dst = [resolve(operand, kind, context) for operand, kind in zip(operands, op.dst, strict=False)]
-    plan = AluPlan(op, dst, op.dst, [], set(), preserve=op.preserve)
+    plan = AluPlan(op, dst, [], set(), preserve=op.preserve)
     _bind_sources(plan, operands[len(op.dst) :], statement, context)
     _bind_result(plan, statement)
     _bind_implicit(plan)
@@ -191,7 +191,7 @@ def _bind_result(plan: AluPlan, statement: Statement) -> None:
     found = statement.modifiers
     if not found and not plan.op.byte_destination:
         return
-    kind = plan.dst_kinds[0] if plan.dst_kinds else ""
+    kind = plan.op.dst[0] if plan.op.dst else ""
     omod = omod_text(found)
     if kind in _FLOATS and ("clamp" in found or omod):
         plan.after.append(float_result_step(RESULT_SCRATCH, kind, omod, "clamp" in found))
@@ -215,7 +215,7 @@ def _bind_implicit(plan: AluPlan) -> None:
         if name in ("dst", "dst1"):
             position = 1 if name == "dst1" else 0
             plan.src.append(plan.dst[position])
-            plan.reads.update(registers_of(plan.dst[position], plan.dst_kinds[position]))
+            plan.reads.update(registers_of(plan.dst[position], plan.op.dst[position]))
         elif name == "vcc":
             plan.src.append(VCC)
             plan.reads.update((VCC, VCC + 1))
@@ -230,7 +230,7 @@ def _finish(plan: AluPlan, statement: Statement) -> Instruction:
     op = plan.op
     writes: list[int] = []
     scalar_write = has_vector = False
-    for index, kind in zip(plan.dst, plan.dst_kinds, strict=True):
+    for index, kind in zip(plan.dst, plan.op.dst, strict=True):
         writes += registers_of(index, kind)
         has_vector = has_vector or index < SCRATCH
         scalar_write = scalar_write or (SGPR <= index < CONSTANT and kind != "mask")

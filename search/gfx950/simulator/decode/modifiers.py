@@ -25,12 +25,21 @@ _SELECTS: Mapping[str, tuple[int, int]] = {
 }  # fmt: skip
 _SIGN = {"f16": 0x8000, "pkf16": 0x8000, "bf16": 0x8000}
 SDWA_KEYS = frozenset({"src0_sel", "src1_sel", "dst_sel", "dst_unused"})
-DPP_KEYS = frozenset(
-    {
-        "quad_perm", "row_shl", "row_shr", "row_ror", "wave_shl", "wave_shr", "wave_rol", "wave_ror", "row_mirror",
-        "row_half_mirror", "row_bcast", "row_newbcast", "row_mask", "bank_mask", "bound_ctrl",
-    }
-)  # fmt: skip
+_DPP: Mapping[str, Callable[[Array, int], Array]] = {  # lane that each lane reads, by control and its number
+    "row_shl": lambda lane, count: np.where(lane % 16 + count < 16, lane + count, -1),
+    "row_shr": lambda lane, count: np.where(lane % 16 >= count, lane - count, -1),
+    "row_ror": lambda lane, count: (lane & ~15) + ((lane - count) & 15),
+    "row_mirror": lambda lane, _: lane ^ 15,
+    "row_half_mirror": lambda lane, _: lane ^ 7,
+    "row_newbcast": lambda lane, count: (lane & ~15) + count,
+    "row_bcast": lambda lane, count: np.where(lane > count, (lane & ~15) - 1 if count == 15 else count, -1),
+    "wave_shl": lambda lane, _: np.where(lane < 63, lane + 1, -1),
+    "wave_rol": lambda lane, _: (lane + 1) % LANES,
+    "wave_shr": lambda lane, _: np.where(lane > 0, lane - 1, -1),
+    "wave_ror": lambda lane, _: (lane - 1) % LANES,
+}
+DPP_CONTROLS = frozenset({"quad_perm", *_DPP})
+DPP_KEYS = DPP_CONTROLS | {"row_mask", "bank_mask", "bound_ctrl"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +229,7 @@ def lane_pattern(found: Mapping[str, str]) -> LanePattern:
         UnknownInstructionError: No known DPP control.
     """
     lane = np.arange(LANES)
-    controls = [key for key in found if key in DPP_KEYS - {"row_mask", "bank_mask", "bound_ctrl"}]
+    controls = [key for key in found if key in DPP_CONTROLS]
     if len(controls) != 1:
         raise UnknownInstructionError(f"DPP control expected, found {sorted(found)}")
     source = _dpp_source(controls[0], found[controls[0]], lane)
@@ -230,31 +239,9 @@ def lane_pattern(found: Mapping[str, str]) -> LanePattern:
 
 
 def _dpp_source(control: str, argument: str, lane: Array) -> Array:
-    row, inner = lane & ~15, lane & 15
     if control == "quad_perm":
         return np.asarray((lane & ~3) + np.array(int_list(argument))[lane & 3])
-    if control in ("row_mirror", "row_half_mirror"):
-        return np.asarray(lane ^ (15 if control == "row_mirror" else 7))
-    count = int(argument, 0)
-    if control == "row_shl":
-        return np.asarray(np.where(inner + count < 16, lane + count, -1))
-    if control == "row_shr":
-        return np.asarray(np.where(inner >= count, lane - count, -1))
-    if control == "row_ror":
-        return np.asarray(row + ((inner - count) & 15))
-    if control == "row_newbcast":
-        return np.asarray(row + count)
-    if control == "row_bcast":
-        return _broadcast_source(count, lane)
-    if control in ("wave_shl", "wave_rol"):
-        return np.asarray(np.where(lane < 63, lane + 1, 0 if control == "wave_rol" else -1))
-    return np.asarray(np.where(lane > 0, lane - 1, 63 if control == "wave_ror" else -1))
-
-
-def _broadcast_source(count: int, lane: Array) -> Array:
-    if count == 15:
-        return np.asarray(np.where(lane >= 16, (lane & ~15) - 1, -1))
-    return np.asarray(np.where(lane >= 32, 31, -1))
+    return np.asarray(_DPP[control](lane, int(argument or "0", 0)))
 
 
 def dpp_lanes(pattern: LanePattern, g: WaveGroup) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ float64 and rounded to float32 once; the hardware's own intermediate rounding is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -39,6 +39,10 @@ class Tile:
     n: int
     k: int
 
+    def __str__(self) -> str:
+        """As in mnemonics."""
+        return f"{self.n}x{self.n}x{self.k}"
+
     @property
     def groups(self) -> int:
         """Blocks of k that different lanes hold."""
@@ -62,7 +66,6 @@ def fp4_operand(g: WaveGroup, first: int, tile: Tile) -> Array:
     return np.asarray(_E2M1_PAIRS.take(raw)).view(np.float64).reshape(g.count, tile.n, tile.groups, 32)
 
 
-_FP8, _BF8 = FP8.values, BF8.values
 _FP6 = small_float_values(2, 3, 1, "none")
 _BF6 = small_float_values(3, 2, 3, "none")
 
@@ -87,8 +90,8 @@ def _six_bit_operand(values: Array) -> Callable[[WaveGroup, int, Tile], Array]:
 
 
 _READERS: tuple[tuple[int, Callable[[WaveGroup, int, Tile], Array]], ...] = (
-    (8, _wide_operand(_FP8)), (8, _wide_operand(_BF8)), (6, _six_bit_operand(_FP6)), (6, _six_bit_operand(_BF6)),
-    (4, fp4_operand),
+    (8, _wide_operand(FP8.values)), (8, _wide_operand(BF8.values)),
+    (6, _six_bit_operand(_FP6)), (6, _six_bit_operand(_BF6)), (4, fp4_operand),
 )  # fmt: skip
 
 
@@ -185,64 +188,49 @@ def _matrix_instruction(
     )  # fmt: skip
 
 
-def _half_values(raw: Array) -> Array:
-    return raw.view(np.float16).astype(np.float64)
-
-
-def _bfloat_values(raw: Array) -> Array:
-    return (raw.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-
-
-def _fp8_values(raw: Array) -> Array:
-    return _FP8.take(raw.view(np.uint8))
-
-
-def _bf8_values(raw: Array) -> Array:
-    return _BF8.take(raw.view(np.uint8))
-
-
-def _single_values(raw: Array) -> Array:
-    return raw.view(np.float32).astype(np.float64)
-
-
-def _byte_values(raw: Array) -> Array:
-    return raw.view(np.int8).astype(np.float64)
+_VALUES: Mapping[str, Callable[[Array], Array]] = {  # float64, of operand registers
+    "f16": lambda raw: raw.view(np.float16).astype(np.float64),
+    "bf16": lambda raw: (raw.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64),
+    "f32": lambda raw: raw.view(np.float32).astype(np.float64),
+    "i8": lambda raw: raw.view(np.int8).astype(np.float64),
+    "fp8": lambda raw: FP8.values.take(raw.view(np.uint8)),
+    "bf8": lambda raw: BF8.values.take(raw.view(np.uint8)),
+}
 
 
 @dataclass(frozen=True)
 class _Operands:
-    """What the registers of A and B hold.
+    """What the registers of A and B hold, by the names of the types."""
 
-    Args:
-        bytes: Of an element.
-        sums: Type of the accumulators.
-    """
+    left: str
+    right: str
 
-    bytes: int
-    left: Callable[[Array], Array]
-    right: Callable[[Array], Array]
-    sums: Any = np.float32
+    @property
+    def bytes(self) -> int:
+        """Of an element."""
+        return {"f32": 4, "f16": 2, "bf16": 2}.get(self.left, 1)
 
-
-_F16, _BF16 = (_Operands(2, values, values) for values in (_half_values, _bfloat_values))
-_F32 = _Operands(4, _single_values, _single_values)
-_I8 = _Operands(1, _byte_values, _byte_values, np.int32)
+    @property
+    def sums(self) -> Any:
+        """Type of the accumulators."""
+        return np.int32 if self.left == "i8" else np.float32
 
 
 def _bind_plain(tile: Tile, kinds: _Operands) -> Binder:
     """Lane l holds the elements of row or column l % n and of block l // n of k, in order."""
-    registers = tile.k // tile.groups * kinds.bytes // 4
+    registers, sums = tile.k // tile.groups * kinds.bytes // 4, kinds.sums
+    left_values, right_values = _VALUES[kinds.left], _VALUES[kinds.right]
 
     def bind(statement: Statement, context: Context) -> Instruction:
         check_modifiers(statement, frozenset())
         texts = statement.operands
         d, a, b = _operand(texts[0], tile.accumulators), _operand(texts[1], registers), _operand(texts[2], registers)
-        c, constant = _accumulator(texts[3], tile.accumulators, context, kinds.sums)
+        c, constant = _accumulator(texts[3], tile.accumulators, context, sums)
 
         def run(g: WaveGroup) -> None:
-            left = kinds.left(lane_rows(g, a, registers, tile)).reshape(g.count, tile.n, tile.k)
-            right = kinds.right(lane_rows(g, b, registers, tile)).reshape(g.count, tile.n, tile.k)
-            _multiply(g, tile, left, right, c, constant, d, kinds.sums)
+            left = left_values(lane_rows(g, a, registers, tile)).reshape(g.count, tile.n, tile.k)
+            right = right_values(lane_rows(g, b, registers, tile)).reshape(g.count, tile.n, tile.k)
+            _multiply(g, tile, left, right, c, constant, d, sums)
 
         reads = [*range(a, a + registers), *range(b, b + registers)]
         return _matrix_instruction(statement, run, tile.accumulators, reads, c, d)
@@ -253,59 +241,57 @@ def _bind_plain(tile: Tile, kinds: _Operands) -> Binder:
 _BLOCKS, _SIDE = 16, 4  # products of 4x4x4 in one instruction, one for each four lanes
 
 
-def _bind_blocks(kinds: _Operands) -> Binder:
+def _bind_blocks(kind: str) -> Binder:
     """Lane l holds row or column l % 4 of product l // 4, all four k; register r of D its row r, column l % 4."""
+    operands = _Operands(kind, kind)
+    registers, dtype = operands.bytes, operands.sums
 
-    def values(g: WaveGroup, first: int, decode: Callable[[Array], Array]) -> Array:
-        lanes = np.ascontiguousarray(g.block(first, kinds.bytes).transpose(1, 2, 0))
-        return decode(lanes).reshape(g.count, _BLOCKS, _SIDE, _SIDE)
+    def values(g: WaveGroup, first: int) -> Array:
+        lanes = np.ascontiguousarray(g.block(first, registers).transpose(1, 2, 0))
+        return _VALUES[kind](lanes).reshape(g.count, _BLOCKS, _SIDE, _SIDE)
 
     def bind(statement: Statement, context: Context) -> Instruction:
         check_modifiers(statement, frozenset())
         texts = statement.operands
-        d, a, b = _operand(texts[0], _SIDE), _operand(texts[1], kinds.bytes), _operand(texts[2], kinds.bytes)
-        c, constant = _accumulator(texts[3], _SIDE, context, kinds.sums)
+        d, a, b = _operand(texts[0], _SIDE), _operand(texts[1], registers), _operand(texts[2], registers)
+        c, constant = _accumulator(texts[3], _SIDE, context, dtype)
 
         def run(g: WaveGroup) -> None:
-            product = values(g, a, kinds.left) @ values(g, b, kinds.right).swapaxes(2, 3)  # [waves, block, row, column]
+            product = values(g, a) @ values(g, b).swapaxes(2, 3)  # [waves, block, row, column]
             sums = product.transpose(2, 0, 1, 3).reshape(_SIDE, g.count, LANES)
-            sums += g.block(c, _SIDE).view(kinds.sums) if c is not None else constant
-            g.block(d, _SIDE).view(kinds.sums)[...] = sums if kinds.sums is np.float32 else _wrapped(sums)
+            sums += g.block(c, _SIDE).view(dtype) if c is not None else constant
+            g.block(d, _SIDE).view(dtype)[...] = sums if dtype is np.float32 else _wrapped(sums)
 
-        reads = [*range(a, a + kinds.bytes), *range(b, b + kinds.bytes)]
+        reads = [*range(a, a + registers), *range(b, b + registers)]
         return _matrix_instruction(statement, run, _SIDE, reads, c, d)
 
     return bind
 
 
-BINDERS: Mapping[str, Binder] = MappingProxyType(
-    {
-        "v_mfma_scale_f32_16x16x128_f8f6f4": _bind_scaled(Tile(16, 128), True),
-        "v_mfma_scale_f32_32x32x64_f8f6f4": _bind_scaled(Tile(32, 64), True),
-        "v_mfma_f32_16x16x128_f8f6f4": _bind_scaled(Tile(16, 128), False),
-        "v_mfma_f32_32x32x64_f8f6f4": _bind_scaled(Tile(32, 64), False),
-        "v_mfma_f32_16x16x32_bf16": _bind_plain(Tile(16, 32), _BF16),
-        "v_mfma_f32_32x32x16_bf16": _bind_plain(Tile(32, 16), _BF16),
-        "v_mfma_f32_16x16x32_f16": _bind_plain(Tile(16, 32), _F16),
-        "v_mfma_f32_32x32x16_f16": _bind_plain(Tile(32, 16), _F16),
-        "v_mfma_f32_16x16x16_bf16": _bind_plain(Tile(16, 16), _BF16),
-        "v_mfma_f32_32x32x8_bf16": _bind_plain(Tile(32, 8), _BF16),
-        "v_mfma_f32_16x16x16_f16": _bind_plain(Tile(16, 16), _F16),
-        "v_mfma_f32_32x32x8_f16": _bind_plain(Tile(32, 8), _F16),
-        "v_mfma_f32_16x16x4_f32": _bind_plain(Tile(16, 4), _F32),
-        "v_mfma_f32_32x32x2_f32": _bind_plain(Tile(32, 2), _F32),
-        "v_mfma_i32_16x16x64_i8": _bind_plain(Tile(16, 64), _I8),
-        "v_mfma_i32_32x32x32_i8": _bind_plain(Tile(32, 32), _I8),
-        "v_mfma_i32_16x16x32_i8": _bind_plain(Tile(16, 32), _I8),
-        "v_mfma_i32_32x32x16_i8": _bind_plain(Tile(32, 16), _I8),
-        "v_mfma_f32_4x4x4_16b_f16": _bind_blocks(_F16),
-        "v_mfma_f32_4x4x4_16b_bf16": _bind_blocks(_BF16),
-        "v_mfma_i32_4x4x4_16b_i8": _bind_blocks(_I8),
-        **{
-            f"v_mfma_f32_{tile.n}x{tile.n}x{tile.k}_{left}_{right}": _bind_plain(tile, _Operands(1, a, b))
-            for tile in (Tile(16, 32), Tile(32, 16))
-            for left, a in (("fp8", _fp8_values), ("bf8", _bf8_values))
-            for right, b in (("fp8", _fp8_values), ("bf8", _bf8_values))
-        },
-    }
-)
+_HALF_TILES = (Tile(16, 32), Tile(32, 16), Tile(16, 16), Tile(32, 8))
+_PLAIN: Mapping[str, tuple[Tile, ...]] = {  # by the end of the mnemonic
+    "f16": _HALF_TILES,
+    "bf16": _HALF_TILES,
+    "f32": (Tile(16, 4), Tile(32, 2)),
+    "i8": (Tile(16, 64), Tile(32, 32), Tile(16, 32), Tile(32, 16)),
+    **{f"{left}_{right}": (Tile(16, 32), Tile(32, 16)) for left in ("fp8", "bf8") for right in ("fp8", "bf8")},
+}
+
+
+def _binders() -> Iterator[tuple[str, Binder]]:
+    for tile in (Tile(16, 128), Tile(32, 64)):
+        yield f"v_mfma_scale_f32_{tile}_f8f6f4", _bind_scaled(tile, True)
+        yield f"v_mfma_f32_{tile}_f8f6f4", _bind_scaled(tile, False)
+    for types, tiles in _PLAIN.items():
+        left, _, right = types.partition("_")
+        for tile in tiles:
+            yield f"v_mfma_{_sums(types)}_{tile}_{types}", _bind_plain(tile, _Operands(left, right or left))
+    for kind in ("f16", "bf16", "i8"):
+        yield f"v_mfma_{_sums(kind)}_4x4x4_16b_{kind}", _bind_blocks(kind)
+
+
+def _sums(types: str) -> str:
+    return "i32" if types == "i8" else "f32"
+
+
+BINDERS: Mapping[str, Binder] = MappingProxyType(dict(_binders()))

@@ -29,7 +29,6 @@ class FindingKind(Enum):
     READ_ONLY_STORE = "read_only_store"
     CONFLICTING_STORES = "conflicting_stores"
     STALE_READ = "stale_read"
-    MISALIGNED_GLOBAL = "misaligned_global"
     MISALIGNED_LDS = "misaligned_lds"
     LDS_OUT_OF_RANGE = "lds_out_of_range"
     LDS_READ_BEFORE_WAIT = "lds_read_before_wait"

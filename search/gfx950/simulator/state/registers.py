@@ -38,6 +38,7 @@ _REGISTER = re.compile(r"^([vas])(?:(\d+)|\[(\d+)(?::(\d+))?\])$")
 _BASES = {"v": (VGPR, 256), "a": (AGPR, 256), "s": (SGPR, 102)}
 _INTEGER = re.compile(r"^-?(?:0x[0-9a-fA-F]+|\d+)$")
 _FLOAT = re.compile(r"^-?\d+\.\d+(?:e[+-]?\d+)?$")
+_PACKED = {"f16": ("<H", "<e"), "pkf16": ("<H", "<e"), "f64": ("<Q", "<d"), "b64": ("<Q", "<d")}
 _INV_2PI = {"f16": 0x3118, "f32": 0x3E22F983, "f64": 0x3FC45F306DC9C882}
 
 
@@ -128,15 +129,9 @@ def constant_dwords(text: str, kind: str) -> tuple[int, int]:
 
 
 def _float_dwords(text: str, kind: str) -> tuple[int, int]:
-    value = float(text)
     if text.startswith("0.159"):
         bits = _INV_2PI[kind if kind in _INV_2PI else "f32"]
-        return bits & 0xFFFFFFFF, bits >> 32
-    if kind in ("f16", "pkf16"):
-        return int(struct.unpack("<H", struct.pack("<e", value))[0]), 0
-    if kind == "bf16":
-        return int(struct.unpack("<I", struct.pack("<f", value))[0]) >> 16, 0
-    if kind in ("f64", "b64"):
-        bits = int(struct.unpack("<Q", struct.pack("<d", value))[0])
-        return bits & 0xFFFFFFFF, bits >> 32
-    return int(struct.unpack("<I", struct.pack("<f", value))[0]), 0
+    else:
+        whole, real = _PACKED.get(kind, ("<I", "<f"))
+        bits = int(struct.unpack(whole, struct.pack(real, float(text)))[0]) >> (16 if kind == "bf16" else 0)
+    return bits & 0xFFFFFFFF, bits >> 32

@@ -37,6 +37,21 @@ DIGEST_BYTES = sha256().digest_size  # behind a code object
 
 
 @dataclass(frozen=True)
+class Parcel:
+    """A built kernel on its way to the cache of another machine, where the same compiler finds it.
+
+    Args:
+        key: Of the build.
+        code_key: Of the code object.
+    """
+
+    key: str
+    build: HipBuild
+    code_key: str
+    code: bytes
+
+
+@dataclass(frozen=True)
 class HipCache(BuildCache[HipBuild]):
     """Builds on disk."""
 
@@ -65,10 +80,26 @@ class HipCache(BuildCache[HipBuild]):
 
     def code_object(self, kernel: HipSource, arch: str = GFX950.arch, compiler: HipCompiler | None = None) -> bytes:
         """The ELF of :meth:`build`, assembled from its text; raises as that does."""
+        return self.parcel(kernel, arch, compiler).code
+
+    def parcel(self, kernel: HipSource, arch: str = GFX950.arch, compiler: HipCompiler | None = None) -> Parcel:
+        """What :meth:`receive` takes; raises as :meth:`build` does."""
         compiler = compiler or find_compiler()
         build = self.build(kernel, arch, compiler)
         key = digest_of([build.assembly, arch, compiler.version])
-        return self._assembled(key) or self._writable()._assemble(key, build.assembly, arch, compiler)
+        code = self._assembled(key) or self._writable()._assemble(key, build.assembly, arch, compiler)
+        return Parcel(build_key(kernel, arch, compiler, self.sources), build, key, code)
+
+    def receive(self, parcel: Parcel) -> None:
+        """Keep what another machine has built.
+
+        Raises:
+            InputError: The folder has no room or cannot be written.
+        """
+        cache = self._writable()
+        with _named(cache.folder):
+            cache.store(parcel.key, parcel.build)
+            cache._keep_code(parcel.code_key, parcel.code)
 
     def _writable(self) -> HipCache:
         """This cache, or the one that takes what this one cannot."""
@@ -90,8 +121,11 @@ class HipCache(BuildCache[HipBuild]):
             return known
         content = assemble(assembly, arch, compiler)
         with _named(self.folder):
-            self.keep(self.path(key, ".co"), content + sha256(content).digest())
+            self._keep_code(key, content)
         return content
+
+    def _keep_code(self, key: str, content: bytes) -> None:
+        self.keep(self.path(key, ".co"), content + sha256(content).digest())
 
     def _make(self, key: str, make: Callable[[], HipBuild]) -> HipBuild | KernelError:
         """Build and keep, unless another process or thread does so first."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import triton
@@ -20,13 +20,27 @@ from triton.runtime.errors import OutOfResources
 
 from kernels.device import DeviceKey
 from kernels.errors import CompileError, ResourceLimitError
+from kernels.launches.native import HipKernel
 from kernels.launches.program import PointerSpec, Program
 from kernels.launches.triton_kernel import COMPILER_ERRORS
+from kernels.rocm.cache import HipCache, Parcel
 from kernels.runtime.runner import TORCH_DTYPES, settle_cache_keys
 from search.workers.compiler_output import captured_stderr, innermost, reason, written
 
 Files = dict[str, bytes]  # of one kernel, by their names
-Artefacts = Mapping[tuple[str, str], Files]  # by Triton's key of the kernel and its name for all of its files
+
+
+@dataclass(frozen=True)
+class Artefacts:
+    """What compiled kernels leave on disk.
+
+    Args:
+        triton: By Triton's key of the kernel and its name for all of its files.
+        hip: Kernels that Triton did not make.
+    """
+
+    triton: Mapping[tuple[str, str], Files] = field(default_factory=dict)
+    hip: tuple[Parcel, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +115,12 @@ def compile_ahead(program: Program, device: DeviceKey) -> Compiled:
     return Compiled(time.perf_counter() - start_s, all(one.cached for one in built), len(built), shared)
 
 
+def hip_parcels(program: Program, device: DeviceKey) -> tuple[Parcel, ...]:
+    """The kernels of ``program`` that :func:`compile_ahead` built and Triton did not make."""
+    kernels = (call.kernel for call in program.calls)
+    return tuple(HipCache().parcel(kernel, device.arch) for kernel in kernels if isinstance(kernel, HipKernel))
+
+
 @contextmanager
 def noted_artefacts() -> Iterator[dict[tuple[str, str], Files]]:
     """What Triton's cache on disk holds of the kernels that are compiled meanwhile, or that it had already.
@@ -128,7 +148,9 @@ def noted_artefacts() -> Iterator[dict[tuple[str, str], Files]]:
 
 
 def keep_artefacts(artefacts: Artefacts) -> None:
-    """Put what another machine has compiled into Triton's cache on disk, where a launch finds it."""
-    for (key, filename), files in artefacts.items():
+    """Put what another machine has compiled into the caches on disk, where a launch finds it."""
+    for parcel in artefacts.hip:
+        HipCache().receive(parcel)
+    for (key, filename), files in artefacts.triton.items():
         manager = FileCacheManager(key)
         manager.put_group(filename, {name: manager.put(content, name) for name, content in files.items()})

@@ -8,6 +8,7 @@ nodes without a GPU compile for those that have one: what they made travels once
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,8 @@ Compile = Callable[[Candidate], tuple[Compilation, Artefacts]]
 MakeCompile = Callable[[DeviceKey], Compile]
 LOSSES: Final = 3  # hosts that a candidate may take with it before it is to blame
 START_S: Final = 300.0  # for every node to import torch and Triton, and to start its processes
+CONNECT_S: Final = 10.0  # for a node to answer
+RAY_ADDRESSES: Final = ("auto", "local")  # that Ray finds itself
 LOOK_S: Final = 2.0  # between two looks at which nodes there are
 ANSWER_THREADS: Final = 8  # of a host, beyond its candidates: finals, its description
 MISSING: Final = "--engine ray: Ray is not installed; pip install 'mxfp4-tune[ray]'"
@@ -85,7 +88,7 @@ class Compiler:
         try:
             compiled, artefacts = self._pool.submit(candidate, COMPILE_TIMEOUT_S).result()
         except (WorkerDied, WorkerTimedOut) as error:
-            return lost_compiler(error), {}
+            return lost_compiler(error), Artefacts()
         return compiled if isinstance(compiled, Evaluation) else None, artefacts
 
     def close(self) -> None:
@@ -109,7 +112,7 @@ class Host:
 
     def judge(self, candidate: Candidate, artefacts: Artefacts | None = None) -> Evaluation:
         """The verdict; ``artefacts`` were compiled elsewhere."""
-        keep_artefacts(artefacts or {})
+        keep_artefacts(artefacts or Artefacts())
         answer = self._judging[candidate] = self._evaluator.submit(candidate)
         try:
             return answer.result()
@@ -428,12 +431,28 @@ def _connected(address: str | None) -> Any:
         import ray.exceptions
     except ImportError as error:
         raise InputError(MISSING) from error
+    if address not in (None, *RAY_ADDRESSES):
+        _check_address(address)
     try:
         ray.init(address=address or "local", log_to_driver=False, include_dashboard=False, logging_level="ERROR")
     except (ConnectionError, ValueError, RuntimeError) as error:
         cause = str(error).strip().splitlines()[0]
         raise InputError(f"--address {address}: no Ray cluster ({cause}); start one with `ray start --head`") from error
     return ray
+
+
+def _check_address(address: str) -> None:
+    """Refuse what nobody listens at: Ray waits there for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdecimal():
+        raise InputError(f"--address {address}: is no address of a Ray cluster; give HOST:PORT, or auto")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        cause = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(
+            f"--address {address}: nobody answers there ({cause}); `ray start --head` prints the address"
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from kernels.device import DeviceKey
 from kernels.errors import KernelError
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
-from search.device.ahead import Artefacts, Compiled, compile_ahead, compile_only, noted_artefacts
+from search.device.ahead import Artefacts, Compiled, compile_ahead, compile_only, hip_parcels, noted_artefacts
 from search.device.finals import decide
 from search.device.gpu import fault_line
 from search.device.inventory import alike, local_gpus, others_note
@@ -287,5 +287,9 @@ def compile_candidate(candidate: Candidate, *, device: DeviceKey) -> Compilation
 
 def compile_to_send(candidate: Candidate, *, device: DeviceKey) -> tuple[Compilation, Artefacts]:
     """As :func:`compile_candidate`, with what another machine needs to launch the kernels."""
-    with noted_artefacts() as artefacts:
-        return compile_candidate(candidate, device=device), artefacts
+    with noted_artefacts() as triton:
+        compiled = compile_candidate(candidate, device=device)
+    if isinstance(compiled, Evaluation):
+        return compiled, Artefacts()
+    program = FAMILIES[candidate.family].program(candidate.shape, candidate.config)
+    return compiled, Artefacts(triton, hip_parcels(program, device))

@@ -91,5 +91,6 @@ def compile_or_refuse(candidate: Candidate) -> tuple[Evaluation | Compiled, Arte
     if group == 7:
         os.kill(os.getpid(), signal.SIGKILL)
     if group == 3:
-        return Evaluation("compile_error", "3 is too much here"), {}
-    return Compiled(0.1, cached=False, kernels=1, lds_bytes=0), {(f"KEY{group}", "k.json"): {"k.json": b"{}"}}
+        return Evaluation("compile_error", "3 is too much here"), Artefacts()
+    made = Artefacts({(f"KEY{group}", "k.json"): {"k.json": b"{}"}})
+    return Compiled(0.1, cached=False, kernels=1, lds_bytes=0), made

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compiled_programs import skip_unless_here
 
 from kernels.families import triton_functions
 
@@ -134,6 +135,7 @@ from pathlib import Path
 from kernels.device import GFX950
 from kernels.families import FAMILIES
 from kernels.problem import GemmShape
+from kernels.rocm import cache
 from search.device.ahead import compile_only, keep_artefacts
 from search.evaluation import Candidate
 from search.evaluators.device import compile_to_send
@@ -141,17 +143,39 @@ compile_only(GFX950)
 parcel = Path(sys.argv[1])
 if parcel.exists():
     keep_artefacts(pickle.loads(parcel.read_bytes()))
-family = FAMILIES["fused_splitk_workspace"]
-candidate = Candidate(GemmShape(16, 128, 512), family.name, family.config({"split_k": 2}))
-compiled, artefacts = compile_to_send(candidate, device=GFX950)
-parcel.write_bytes(pickle.dumps(artefacts))
-print(json.dumps([compiled.cached, len(artefacts), sorted(name for files in artefacts.values() for name in files)]))
+    vars(cache)["compile_hip"] = vars(cache)["assemble"] = sys.exit  # nothing is left to be built
+family = FAMILIES[sys.argv[2]]
+candidate = Candidate(GemmShape(16, 128, 512), family.name, family.config(json.loads(sys.argv[3])))
+compiled, sent = compile_to_send(candidate, device=GFX950)
+parcel.write_bytes(pickle.dumps(sent))
+names = [name for files in sent.triton.values() for name in files]
+print(json.dumps([compiled.cached, len(sent.triton), sorted(names), len(sent.hip)]))
 """
 
 
-def test_what_one_machine_has_compiled_another_finds_in_its_cache(tmp_path: Path) -> None:
-    said = [run(tmp_path / machine, str(tmp_path / "parcel"), script=SENT) for machine in ("one", "other")]
-    (made, count, names), (found, *rest) = said
+def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, knobs: dict[str, int]) -> list[Any]:
+    """What the one machine and the other say."""
+    said = []
+    for machine in ("one", "other"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / machine))
+        said.append(run(tmp_path / machine, str(tmp_path / "parcel"), family, knobs, script=SENT))
+    return said
+
+
+def test_a_hip_kernel_that_one_machine_has_built_another_finds_in_its_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_unless_here("staged_hip")
+    (made, *first), (found, *second) = sent(tmp_path, monkeypatch, "staged_hip", {})
+    assert (made, found) == (False, True)
+    assert first == second and first[-1] > 0
+
+
+def test_what_one_machine_has_compiled_another_finds_in_its_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = sent(tmp_path, monkeypatch, "fused_splitk_workspace", {"split_k": 2})
+    (made, count, names, hip), (found, *rest) = said
     assert (made, found) == (False, True)
     assert count == 2 and sum(name.endswith(".hsaco") for name in names) == 2  # the GEMM and the reduction
-    assert rest == [count, names]
+    assert rest == [count, names, hip] and hip == 0

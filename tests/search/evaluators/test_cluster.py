@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
@@ -221,3 +223,22 @@ def test_no_cluster_at_the_address_is_one_line(monkeypatch: pytest.MonkeyPatch) 
         InputError, match=r"--address auto: no Ray cluster \(Could not .*start one with `ray start --head`"
     ):
         ClusterEvaluator(NodeEvaluator, address="auto")
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:{port}", r"nobody answers there \(Connection refused\); `ray start --head` prints the address"),
+        ("ray://127.0.0.1:{port}", r"nobody answers there \(Connection refused\)"),
+        ("nowhere.invalid:6379", r"nobody answers there \("),
+        ("127.0.0.1:70000", r"nobody answers there \("),
+        ("127.0.0.1", "is no address of a Ray cluster; give HOST:PORT, or auto"),
+    ],
+)
+def test_an_address_where_nobody_listens_is_one_line_at_once(address: str, said: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    named = address.format(port=port)
+    with pytest.raises(InputError, match=f"^--address {re.escape(named)}: {said}") as caught:
+        ClusterEvaluator(NodeEvaluator, address=named)
+    assert "\n" not in str(caught.value)

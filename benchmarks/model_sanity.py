@@ -3,7 +3,9 @@
     python benchmarks/model_sanity.py [--candidates 2000] [--ladder 20] [--seed 0]
 
 Random legal configurations of the Triton families at the layers of the GPU MODE competition, each at a ladder of M that
-rises by whole tiles, so that one compilation serves many candidates. The first workgroup of each launch is executed and
+rises by whole groups of GROUP_M tile rows, so that one compilation serves many candidates. Workgroup i runs on die
+i % 8: a group of fewer rows is dealt to the dies in another order, so that those of one die may share less of the
+operands, and the time may rightly fall when the group becomes whole. The first workgroup of each launch is executed and
 predicted as in a sweep. A line a fault; the last one counts them.
 """
 
@@ -53,7 +55,7 @@ class Ladder:
 
 
 def ladders(count: int, rungs: int, seed: int) -> Iterator[Ladder]:
-    """``count`` random configurations, each at ``rungs`` numbers of whole tiles."""
+    """``count`` random configurations, each at ``rungs`` numbers of whole groups of tile rows."""
     random = np.random.default_rng(seed)
     spaces = {name: space for name, space in load_spaces(SPACES).items() if name in FAMILY_NAMES}
     for index in range(count):
@@ -62,10 +64,10 @@ def ladders(count: int, rungs: int, seed: int) -> Iterator[Ladder]:
         shape = GemmShape(int(random.choice((16, 64, 256))), N, K)
         points = sweep_points(legal_sets([spaces[family]], shape, GFX950)[0], GFX950, int(random.integers(1 << 30)))
         _, config = points.random(family)
-        block = int(config.to_dict()["BLOCK_M"])
-        most = max(1, LARGEST_M // block)
-        tiles = sorted({int(most ** (rung / max(1, rungs - 1))) for rung in range(rungs)})
-        yield Ladder(family, config, tuple(GemmShape(block * count, N, K) for count in tiles))
+        group = int(config.to_dict()["BLOCK_M"]) * int(config.to_dict()["GROUP_M"])
+        most = max(1, LARGEST_M // group)
+        groups = sorted({int(most ** (rung / max(1, rungs - 1))) for rung in range(rungs)})
+        yield Ladder(family, config, tuple(GemmShape(group * count, N, K) for count in groups))
 
 
 def predicted(ladder: Ladder) -> Iterator[tuple[GemmShape, float]]:
@@ -89,7 +91,7 @@ def faults(times: Sequence[tuple[GemmShape, float]]) -> Iterator[str]:
         elif us < (roofline_us(shape, GFX950) or 0.0) * (1 - ROUNDING):
             yield f"{shape}: {us:.3f} us is below the roofline"
         elif us < before * (1 - ROUNDING):
-            yield f"{shape}: {us:.3f} us, a tile fewer takes {before:.3f} us"
+            yield f"{shape}: {us:.3f} us, fewer rows take {before:.3f} us"
         before = max(before, us)
 
 

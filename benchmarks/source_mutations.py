@@ -136,8 +136,8 @@ SOURCE_MUTATIONS: Sequence[SourceMutation] = (
     SourceMutation("columns 4 apart swapped", "quantize.py", "((group // 4) % 2) * 2", "((group // 4 + 1) % 2) * 2",
                    "staged_triton", {"BLOCK_M": 32}),  # whose GEMM reads scales another way
     SourceMutation("stride of A ignored", "quantize.py", A_ROW, "row[:, None] * K", "staged_triton"),
-    SourceMutation("stride of A ignored", "gemm.py", "row * stride_am", "row * K"),
-    SourceMutation("stride of A rounded down", "gemm.py", "row * stride_am", "row * (stride_am // 32 * 32)"),
+    SourceMutation("stride of A ignored", "products.py", "row * stride_am", "row * K"),
+    SourceMutation("stride of A rounded down", "products.py", "row * stride_am", "row * (stride_am // 32 * 32)"),
     SourceMutation("a quarter of a row is not quantised", "quantize.py", "mask=inside & (group < K // 32)[None, :]",
                    "mask=inside & (group < K // 32 - 8)[None, :]", "staged_triton"),
     # Masks and tails.
@@ -153,7 +153,7 @@ SOURCE_MUTATIONS: Sequence[SourceMutation] = (
     SourceMutation("rows rounded up", "tiles.py", MASK,
                    "mask = (offs_m < (M + 15) // 16 * 16)[:, None] & (offs_n < N)[None, :]", shape=WHOLE),
     SourceMutation("M - 1 rows", "tiles.py", MASK, "mask = (offs_m < M - 1)[:, None] & (offs_n < N)[None, :]"),
-    SourceMutation("K tail of A not masked", "gemm.py", "if K % BLOCK_K != 0:", "if False:"),
+    SourceMutation("K tail of A not masked", "products.py", "if K % BLOCK_K != 0:", "if False:"),
     SourceMutation("K tail of scales not masked", "tiles.py",
                    "if K % BLOCK_K == 0:\n            tile = tl.load(pointers,",
                    "if True:\n            tile = tl.load(pointers,"),
@@ -177,7 +177,7 @@ SOURCE_MUTATIONS: Sequence[SourceMutation] = (
                    "tl.where(acc > 3.3e38, 3.3e38, tl.where(acc < -3.3e38, -3.3e38, acc)).to(tl.bfloat16)"),
     SourceMutation("sum of slices truncates", "gemm.py", ROUNDED, CUT, "fused_splitk_workspace", SPLIT),
     SourceMutation("rounded twice", "tiles.py", ROUNDED, "acc.to(tl.float16).to(tl.bfloat16)"),
-    SourceMutation("sums begin at a little", "gemm.py", "tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)",
+    SourceMutation("sums begin at a little", "products.py", "tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)",
                    "tl.full((BLOCK_M, BLOCK_N), 0.125, dtype=tl.float32)"),
     SourceMutation("a slice is left out", "gemm.py", "tl.static_range(SPLIT_K)", "tl.static_range(SPLIT_K - 1)",
                    "fused_splitk_workspace", SPLIT),
@@ -186,17 +186,18 @@ SOURCE_MUTATIONS: Sequence[SourceMutation] = (
     SourceMutation("the last element is not cleared", "gemm.py", "mask=offsets < elements",
                    "mask=offsets < elements - 1", "fused_splitk_atomic", SPLIT),
     # Operands are overwritten, which only the next reader of them notices.
-    SourceMutation("A is used as scratch memory", "gemm.py", LOAD_A, f"{LOAD_A}\n        {CLEAR_A}",
+    SourceMutation("A is used as scratch memory", "products.py", LOAD_A, f"{LOAD_A}\n            {CLEAR_A}",
                    "fused_splitk_atomic", {"BLOCK_N": 128, **SPLIT}),
     # What only some steps or tiles do.
-    SourceMutation("NaN lost in every second step", "gemm.py", LOAD_A,
-                   f"{LOAD_A}\n        a = tl.where((k // BLOCK_K % 2 == 1) & (a != a), 0.0, a)"),
-    SourceMutation("Inf lost in the second step", "gemm.py", LOAD_A,
-                   f"{LOAD_A}\n        a = tl.where((k == BLOCK_K) & (tl.abs(a) > 3.39e38), 0.0, a)"),
-    SourceMutation("the last 16 columns of K are left out", "gemm.py", LOAD_A,
-                   f"{LOAD_A}\n        a = tl.where((offs_k >= K - k - 16)[None, :], 0.0, a)"),
-    SourceMutation("scales of A of an earlier tile from the third on", "gemm.py", "load_scale_tile(a_scale_ptr, pid_m,",
-                   "load_scale_tile(a_scale_ptr, pid_m % 2,", "staged_triton", {"BLOCK_M": 32}, replace(SHAPE, M=160)),
+    SourceMutation("NaN lost in every second step", "products.py", LOAD_A,
+                   f"{LOAD_A}\n            a = tl.where((k // BLOCK_K % 2 == 1) & (a != a), 0.0, a)"),
+    SourceMutation("Inf lost in the second step", "products.py", LOAD_A,
+                   f"{LOAD_A}\n            a = tl.where((k == BLOCK_K) & (tl.abs(a) > 3.39e38), 0.0, a)"),
+    SourceMutation("the last 16 columns of K are left out", "products.py", LOAD_A,
+                   f"{LOAD_A}\n            a = tl.where((offs_k >= K - k - 16)[None, :], 0.0, a)"),
+    SourceMutation("scales of A of an earlier tile from the third on", "products.py",
+                   "load_scale_tile(a_scale_ptr, pid_m,", "load_scale_tile(a_scale_ptr, pid_m % 2,",
+                   "staged_triton", {"BLOCK_M": 32}, replace(SHAPE, M=160)),
     *(
         SourceMutation(f"one tile of 50 is wrong, {place}", "tiles.py", STORE,
                        f"tl.store(pointers, tl.where(pid_n == {place}, 2 * acc, acc).to(tl.bfloat16), mask=mask)",
@@ -204,8 +205,8 @@ SOURCE_MUTATIONS: Sequence[SourceMutation] = (
         for place in (17, 38)
     ),
     *(
-        SourceMutation(f"{what} lost in step {step} of a single row", "gemm.py", LOAD_A,
-                       f"{LOAD_A}\n        a = tl.where((k == {step} * BLOCK_K) & (M == 1) & ({of}), 0.0, a)",
+        SourceMutation(f"{what} lost in step {step} of a single row", "products.py", LOAD_A,
+                       f"{LOAD_A}\n            a = tl.where((k == {step} * BLOCK_K) & (M == 1) & ({of}), 0.0, a)",
                        shape=replace(ONE_ROW, K=4096))
         for step in (5, 14)
         for what, of in (("NaN", "a != a"), ("Inf", "tl.abs(a) > 3.39e38"))

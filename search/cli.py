@@ -334,7 +334,8 @@ def inspect(
         str | None,
         typer.Option(
             metavar="TRIAL",
-            help="Draw the simulated compute unit of a row, or of a shape's best (MxNxK), as .png and Perfetto .json.",
+            help="Draw the simulated compute unit of a row, or of a shape's best (MxNxK), as .png and Perfetto .json: "
+            "--to, or timeline-... in the current folder.",
         ),
     ] = None,
 ) -> None:
@@ -569,14 +570,18 @@ def _echo_left_out(frame: Any) -> None:
 def _compare(frame: Any, against: Path | None, fail_slower: float | None) -> None:
     """Print the best of each shape beside that of ``against``; exit code 1 if one got too slow."""
     from search.report.comparison import print_comparison
-    from search.results.against import best_of, compare, load_best, slower
+    from search.results.against import alone_line, best_of, compare, load_best, slower
 
     if against is None:
         raise InputError("--fail-slower needs something to compare with; give --against OTHER")
     with naming("--against"):
         theirs = load_best(against)
-    comparisons = compare(best_of(frame), theirs)
+    ours = best_of(frame)
+    comparisons = compare(ours, theirs)
     print_comparison(comparisons, output_console())
+    alone = alone_line(ours, theirs)
+    if alone is not None:
+        typer.echo(alone)
     worse = [] if fail_slower is None else slower(comparisons, fail_slower / 100)
     if worse:
         shapes = first_of([f"{one.ours.shape} ({100 * one.change:+.1f} %)" for one in worse], NAMED)

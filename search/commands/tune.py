@@ -13,6 +13,7 @@ from kernels.problem import GemmShape
 from search.commands.sweep import SweepRequest, run_sweep
 from search.report.progress import TerminalReporter
 from search.results import load
+from search.results.published import LEFT_OUT
 from search.results.starts import starts_for
 from search.space.shapes import parse_shapes
 from search.terminal import output_console
@@ -67,8 +68,16 @@ def tune(
         jobs=jobs, seed=seed, starts={} if start_from is None else starts_for(start_from, wanted),
     )  # fmt: skip
     with TerminalReporter(output_console()) as reporter:
+        for line in () if start_from is None else _left_out(start_from, request):
+            reporter.note(line)
         done = run_sweep(request, reporter)
     return load(Path(results), list(done.studies.values()))
+
+
+def _left_out(start_from: pd.DataFrame, request: SweepRequest) -> list[str]:
+    """What is not tried of ``start_from``, one line each."""
+    nothing = [] if request.starts else ["start_from has nothing for the N and K of these shapes"]
+    return [*start_from.attrs.get(LEFT_OUT, ()), *nothing]
 
 
 def _shapes(shapes: Iterable[str | GemmShape]) -> tuple[GemmShape, ...]:

@@ -114,6 +114,14 @@ def compare(ours: Iterable[Best], theirs: Iterable[Best]) -> list[Comparison]:
     return [Comparison(best, other[best.device, best.shape]) for best in ours if (best.device, best.shape) in other]
 
 
+def alone_line(ours: Sequence[Best], theirs: Sequence[Best]) -> str | None:
+    """How many shapes only one of both has; None where each has its partner."""
+    mine, other = ({(best.device, best.shape) for best in side} for side in (ours, theirs))
+    counts = {"here": len(mine - other), "there": len(other - mine)}
+    parts = [f"{counted(count, 'shape')} only {where}" for where, count in counts.items() if count]
+    return f"not compared: {', '.join(parts)}" if parts else None
+
+
 def slower(comparisons: Sequence[Comparison], part: float) -> list[Comparison]:
     """Those that got slower by more than ``part`` and beyond the noise, the worst first."""
     found = [one for one in comparisons if one.verdict == "slower" and one.change > part]

@@ -387,7 +387,10 @@ def test_a_shape_that_got_slower_is_exit_code_1_unless_the_query_leaves_it_out(t
     args = ("inspect", "--results", now, "--against", before, "--fail-slower", "3")
     done = run(*args)
     assert (done.exit_code, done.stderr) == (1, "slower by more than 3 %: 16x2112x7168 (+14.3 %)\n")
-    assert run(*args, "--query", "M == 64").exit_code == 0
+    assert "not compared" not in done.stdout
+    narrow = run(*args, "--query", "M == 64")
+    assert narrow.exit_code == 0
+    assert narrow.stdout.splitlines()[-1] == "not compared: 1 shape only there"
     assert run(*args[:-1], "15").exit_code == 0
 
 

@@ -10,6 +10,7 @@ import search
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from search.commands.tune import tune
+from search.results.published import LEFT_OUT
 
 RECORDED = Path(__file__).resolve().parents[3] / "results" / "recorded" / "sm_90-132cu-32x2880x512.parquet"
 
@@ -41,6 +42,18 @@ def test_without_shapes_or_trials_nothing_can_be_searched(tmp_path: Path) -> Non
         tune([], results=tmp_path)
     with pytest.raises(InputError, match="trials = 0 must be at least 1"):
         tune("32x2880x512", trials=0, results=tmp_path)
+
+
+def test_what_is_left_out_of_the_place_to_start_from_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = search.results.load(RECORDED).query("N != 2880")
+    frame.attrs[LEFT_OUT] = ["fast.csv: 0 taken, 1 left out"]
+    asked = {"target": f"replay:{RECORDED}", "results": tmp_path, "sampler": "random", "trials": 1}
+    tune("32x2880x512", start_from=frame, **asked)  # type: ignore[arg-type]
+    said = capsys.readouterr().out
+    assert "note: fast.csv: 0 taken, 1 left out\n" in said
+    assert "note: start_from has nothing for the N and K of these shapes\n" in said
 
 
 def test_a_place_of_results_to_start_from_is_read(tmp_path: Path) -> None:

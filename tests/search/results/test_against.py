@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from kernels.problem import GemmShape
 from kernels.tables.file import write_table
 from kernels.tables.rows import Made, TableRow, TunedTable
 from search.results import save
-from search.results.against import Best, Comparison, best_of, compare, load_best, signed, slower, total_line
+from search.results.against import Best, Comparison, alone_line, best_of, compare, load_best, signed, slower, total_line
 
 SHAPE = GemmShape(16, 2112, 7168)
 
@@ -48,6 +49,14 @@ def test_only_shapes_that_got_slower_by_more_are_named_the_worst_first() -> None
     assert slower(pairs, 0.05) == [pairs[1], pairs[0]]
     assert slower(pairs, 0.2) == [pairs[1]]
     assert slower(pairs, 0.31) == []
+
+
+def test_shapes_that_only_one_side_has_are_counted() -> None:
+    both, ours, theirs = (replace(best(10.0), shape=GemmShape(M, 2112, 7168)) for M in (1, 2, 4))
+    assert alone_line([both, ours], [both]) == "not compared: 1 shape only here"
+    assert alone_line([both], [both, ours, theirs]) == "not compared: 2 shapes only there"
+    assert alone_line([ours], [theirs]) == "not compared: 1 shape only here, 1 shape only there"
+    assert alone_line([both], [both]) is None
 
 
 def test_the_sum_says_times_mean_and_counts() -> None:

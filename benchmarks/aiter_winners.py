@@ -36,6 +36,7 @@ from kernels.rocm.aiter_triton import triton_root
 from search.commands.sweep import SPACES
 from search.gfx950.machine import AITER, Machine
 from search.gfx950.model.executed import predict_works
+from search.gfx950.simulator import SimulationError
 from search.space.legal_set import legal_set
 from search.space.space import load_spaces
 from search.terminal import one_line_errors
@@ -67,10 +68,10 @@ def _knobs(entry: Mapping[str, Any]) -> Knobs:
 
 
 def predicted_us(shape: GemmShape, knobs: Knobs) -> float:
-    """Predicted time in microseconds; infinite where the configuration does not compile or is not for this shape."""
+    """Predicted time in microseconds; infinite where it does not compile, fit a compute unit or suit this shape."""
     try:
         works = program_launches(gemm_program(shape, knobs, fused=False), MACHINE)
-    except KernelError as error:
+    except (KernelError, SimulationError) as error:
         print(f"{shape} {knobs}: {error}", file=sys.stderr)
         return math.inf
     return predict_works(works, shape, MACHINE).predicted_us

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from search.results.record import RECORD, packed, unpacked
 from search.results.storage import open_storage
 from search.results.stored import searched_trials, study_names
 from search.results.trials import KeptTrials
+
+ROOT = Path(__file__).resolve().parents[3]
 
 CACHE = ".studies.db.parquet"
 MOST_BYTES = 2048  # of a trial, with its share of every index
@@ -93,6 +97,15 @@ def test_only_the_studies_that_are_asked_for_are_read(tmp_path: Path, name: str)
     assert study_names(storage) == ["a", "b", "c"]
     assert times(load(tmp_path / name, ["c", "a", "unknown"])) == [10.0, 12.0]
     assert len(load(tmp_path / name, [])) == 0
+
+
+def test_reading_loads_nothing_that_only_a_writer_needs(tmp_path: Path) -> None:
+    keep(open_storage(tmp_path, create=True), "a", 2)
+    script = "import sys; from search.results import load; print(len(load(sys.argv[1])), 'alembic' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "2 False\n"
 
 
 @pytest.fixture

@@ -266,6 +266,22 @@ def test_shipped_spaces_have_legal_points_at_any_shape(M: int, N: int, K: int, d
     assert all(map(len, found.values()))
 
 
+@pytest.mark.parametrize(
+    ("shape", "device"),
+    [
+        (GemmShape(512, 512, 7168), GFX950),
+        (GemmShape(2048, 512, 7168), GFX950),
+        (GemmShape(512, 7168, 16384), GFX950),
+        (GemmShape(300, 512, 7168), DeviceKey("gfx942", 304)),
+    ],
+    ids=str,
+)
+def test_where_staged_triton_has_most_points_they_can_be_held(
+    shipped: dict[str, SearchSpace], shape: GemmShape, device: DeviceKey
+) -> None:
+    assert len(legal_set(shipped["staged_triton"], shape, device)) > 400_000
+
+
 @pytest.mark.parametrize(("cu_count", "remaps"), [(32, {1}), (64, {1, 8}), (128, {1, 8}), (256, {1, 8})])
 @pytest.mark.parametrize("family", ["fused", "staged_triton", "staged_hip"])
 def test_a_partition_of_one_die_searches_no_remap(

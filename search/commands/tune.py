@@ -62,6 +62,10 @@ def tune(
         raise InputError(f"trials = {trials} must be at least 1")
     if isinstance(start_from, (Path, str)):
         start_from = load(start_from)
+    if start_from is not None and (lacking := {"outcome", "family", "M", "N", "K"} - set(start_from.columns)):
+        raise InputError(
+            f"start_from: a frame without {', '.join(sorted(lacking))}; give one of search.results.load, or its place"
+        )
     wanted = _shapes([shapes] if isinstance(shapes, (str, GemmShape)) else shapes)
     request = SweepRequest(
         wanted, target, None if families is None else tuple(families), trials, time_budget_s, sampler, Path(results),

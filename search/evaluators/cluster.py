@@ -444,12 +444,12 @@ def _connected(address: str | None) -> Any:
 def _check_address(address: str) -> None:
     """Refuse what nobody listens at: Ray waits there for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise InputError(f"--address {address}: is no address of a Ray cluster; give HOST:PORT, or auto")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
-    except (OSError, OverflowError) as error:
-        cause = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    except OSError as error:
+        cause = error.strerror or str(error)
         raise InputError(
             f"--address {address}: nobody answers there ({cause}); `ray start --head` prints the address"
         ) from error

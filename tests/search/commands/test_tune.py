@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import search
@@ -54,6 +55,12 @@ def test_what_is_left_out_of_the_place_to_start_from_is_said(
     said = capsys.readouterr().out
     assert "note: fast.csv: 0 taken, 1 left out\n" in said
     assert "note: start_from has nothing for the N and K of these shapes\n" in said
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame(), pd.DataFrame({"M": [1], "N": [64], "K": [64]})])
+def test_a_frame_of_no_results_to_start_from_is_refused(frame: pd.DataFrame, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^start_from: a frame without (K, M, N, )?family, outcome; give one"):
+        tune("32x2880x512", start_from=frame, results=tmp_path)
 
 
 def test_a_place_of_results_to_start_from_is_read(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def test_no_cluster_at_the_address_is_one_line(monkeypatch: pytest.MonkeyPatch) 
         ("127.0.0.1:{port}", r"nobody answers there \(Connection refused\); `ray start --head` prints the address"),
         ("ray://127.0.0.1:{port}", r"nobody answers there \(Connection refused\)"),
         ("nowhere.invalid:6379", r"nobody answers there \("),
-        ("127.0.0.1:70000", r"nobody answers there \("),
+        ("127.0.0.1:70000", "is no address of a Ray cluster; give HOST:PORT, or auto"),
         ("127.0.0.1", "is no address of a Ray cluster; give HOST:PORT, or auto"),
     ],
 )

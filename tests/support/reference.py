@@ -48,5 +48,5 @@ def options_text() -> str:
 
 if __name__ == "__main__":
     page = PAGE.read_text()
-    written = re.sub(r"^### `sweep`\n.*?(?=^## Columns)", lambda _: options_text() + "\n", page, flags=re.M | re.S)
+    written = re.sub(r"^### `sweep`\n.*?(?=^## )", lambda _: options_text() + "\n", page, flags=re.M | re.S)
     PAGE.write_text(written)

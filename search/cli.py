@@ -17,6 +17,7 @@ from kernels.errors import InputError
 from kernels.problem import GemmShape
 from kernels.wording import counted, first_of
 from search.formats import TABLE_FORMAT, of_source
+from search.study.samplers import SAMPLERS
 from search.terminal import TextTable, naming, one_line_errors, output_console, print_lines, print_table
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def sweep(
         float, typer.Option(min=0, metavar="PERCENT", help="End it when no point left promises so much; 0: never.")
     ] = UNTIL,
     time_budget: Annotated[float | None, typer.Option(min=0, metavar="S", help="Seconds for the whole sweep.")] = None,
-    sampler: Annotated[str, typer.Option(help="auto, surrogate, tpe, random or grid.")] = "auto",
+    sampler: Annotated[str, typer.Option(help=f"One of {', '.join(SAMPLERS)}.")] = "auto",
     results: Results = RESULTS,
     storage: Storage = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one a core.")] = None,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from fake_evaluator import FakeEvaluator, judge
+from reference import page_of_today
 from typer.testing import CliRunner
 
 from kernels.device import GFX950
@@ -137,6 +138,10 @@ def assert_understood(words: list[str]) -> None:
 def options(command: str) -> set[str]:
     text = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"}).output
     return set(re.findall(r"^\s+(--[a-z][a-z-]*)", text, re.M))
+
+
+def test_the_reference_has_the_options_of_today() -> None:
+    assert page_of_today(PAGES["reference.md"]) == PAGES["reference.md"], "stale: make reference"
 
 
 @pytest.mark.parametrize("command", SUBCOMMANDS)

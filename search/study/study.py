@@ -26,8 +26,9 @@ from search.results.claims import Claim
 from search.results.record import RECORD, Record, point_of
 from search.results.trials import KeptTrials, frozen_trial
 from search.study.earlier import OtherShape
+from search.study.legal_samplers import LegalSampler
 from search.study.points import Points, distributions, parameters, suggest
-from search.study.samplers import LegalSampler, SamplerTask, make_sampler
+from search.study.samplers import SamplerTask, make_sampler
 from search.study.sharing import Sharing, SoleWriter
 
 FIRST_TRIALS = 16  # at most, that a search has before its share of the time begins

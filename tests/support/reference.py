@@ -46,7 +46,10 @@ def options_text() -> str:
     return "\n".join(f"### `{name}`\n\n" + "\n".join(option_lines(one)) + "\n" for name, one in commands)
 
 
+def page_of_today(page: str) -> str:
+    """``page`` with the options as the commands have them now."""
+    return re.sub(r"^### `sweep`\n.*?(?=^## )", lambda _: options_text() + "\n", page, flags=re.M | re.S)
+
+
 if __name__ == "__main__":
-    page = PAGE.read_text()
-    written = re.sub(r"^### `sweep`\n.*?(?=^## )", lambda _: options_text() + "\n", page, flags=re.M | re.S)
-    PAGE.write_text(written)
+    PAGE.write_text(page_of_today(PAGE.read_text()))

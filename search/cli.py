@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,15 @@ from kernels.problem import GemmShape
 from kernels.wording import counted, first_of
 from search.formats import TABLE_FORMAT, of_source
 from search.study.samplers import SAMPLERS
-from search.terminal import TextTable, naming, one_line_errors, output_console, print_lines, print_table
+from search.terminal import (
+    EXIT_INTERRUPTED,
+    TextTable,
+    naming,
+    one_line_errors,
+    output_console,
+    print_lines,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from kernels.device import DeviceKey
@@ -31,7 +40,6 @@ if TYPE_CHECKING:
 
 EXIT_UNRESOLVED = 1  # some shapes have no winner
 PROVE_ELSEWHERE = "export again where there is more memory and time, or with --no-proof"
-EXIT_INTERRUPTED = 130  # by Ctrl-C, as shells have it: 128 and the number of SIGINT
 NAMED = 5  # shapes of a list that can be long
 RESULTS = Path("results")
 UNTIL = 0.3  # percent of the best time
@@ -45,6 +53,23 @@ class InputErrorGroup(TyperGroup):
         """Run the command."""
         with one_line_errors():
             return super().invoke(ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that ``args`` begin with."""
+        _refuse_empty(args)
+        return super().resolve_command(ctx, args)
+
+
+def _refuse_empty(words: Sequence[str]) -> None:
+    """An empty word is a variable that is not set; as a path it would be the current folder.
+
+    Raises:
+        InputError: Names the word in front.
+    """
+    parts = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    for before, word in pairwise(parts):
+        if not word.strip():
+            raise InputError(f"nothing behind {before}: an empty variable? give a value, or leave the option out")
 
 
 PURPOSE = f"Search, tune and inspect MXFP4 GEMM kernels for {GFX950.arch} ({', '.join(GFX950.architecture.products)})."
@@ -64,17 +89,7 @@ More = Annotated[
 ]
 
 
-def _not_empty(storage: str | None) -> str | None:
-    """``storage``; an empty one is a variable that is not set, and would be the folder of results."""
-    if storage is not None and not storage.strip():
-        raise InputError("--storage is empty; give a URL, as sqlite:///studies.db, or leave the option out")
-    return storage
-
-
-Storage = Annotated[
-    str | None,
-    typer.Option("--storage", metavar="URL", callback=_not_empty, help="Optuna storage instead of the folder."),
-]
+Storage = Annotated[str | None, typer.Option("--storage", metavar="URL", help="Optuna storage instead of the folder.")]
 Table = Annotated[Path | None, typer.Option("--table", metavar="FILE", help="Tuned table; default: the project's.")]
 Against = Annotated[
     Path | None, typer.Option(metavar="OTHER", help="Compare with results, a tuned table or a published file.")
@@ -302,7 +317,10 @@ def _prove(device: DeviceKey, claims: Sequence[Claim]) -> Proof:
     """As ``search.commands.proof``, which is loaded only where a row is to be proven: it needs torch."""
     from search.commands.proof import prove
 
-    return prove(device, claims)
+    try:
+        return prove(device, claims)
+    except KeyboardInterrupt as interrupt:
+        raise KeyboardInterrupt("nothing is written") from interrupt
 
 
 @app.command()
@@ -335,8 +353,8 @@ def inspect(
         str | None,
         typer.Option(
             metavar="TRIAL",
-            help="Draw the simulated compute unit of a row, or of a shape's best (MxNxK), as .png and Perfetto .json: "
-            "--to, or timeline-... in the current folder.",
+            help="Draw the simulated compute unit of a row, counted from 0 as they are shown, or of a shape's winner "
+            "(MxNxK), as .png and Perfetto .json: --to, or timeline-... in the current folder.",
         ),
     ] = None,
 ) -> None:
@@ -355,7 +373,7 @@ def inspect(
         _compare(select(frame, View(query)), against, fail_slower)
     elif timeline is not None or undecided is not None:
         if timeline is not None:
-            _draw_timeline(frame, timeline, to)
+            _draw_timeline(select(frame, replace(view, columns=None)), timeline, to)
         if undecided is not None:
             _write_undecided(frame, undecided)
     elif as_json or to is not None or plot is not None:

@@ -169,14 +169,15 @@ def naming(option: str) -> Iterator[None]:
 
 
 EXIT_INPUT = 2  # a usage or input error
+EXIT_INTERRUPTED = 130  # by Ctrl-C, as shells have it: 128 and the number of SIGINT
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn an InputError, or an output that is full, into a line and the end of the program; another error is a bug.
+    """Turn Ctrl-C, an InputError, or a full output into a line and the end of the program; another error is a bug.
 
     Raises:
-        SystemExit: With ``EXIT_INPUT``.
+        SystemExit: With ``EXIT_INPUT``, or ``EXIT_INTERRUPTED``.
     """
     try:
         yield
@@ -184,6 +185,9 @@ def one_line_errors() -> Iterator[None]:
     except InputError as error:
         print_lines([f"error: {printable(' '.join(str(error).split()))}"], output_console(sys.stderr))
         raise SystemExit(EXIT_INPUT) from error
+    except KeyboardInterrupt as error:
+        print(f"interrupted{f'; {error}' if str(error) else ''}", file=sys.stderr)
+        raise SystemExit(EXIT_INTERRUPTED) from error
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:  # not of the output: a bug
             raise

@@ -22,7 +22,7 @@ def prove(device: DeviceKey, claims: Sequence[Claim]) -> Proof:
     refusals = {name: BACKENDS[name].refusal(device) for name in WAYS}
     if None not in refusals.values():
         return Proof(unproven=dict.fromkeys(claims, "; ".join(filter(None, refusals.values()))))
-    print(f"executing {counted(len(claims), 'row')} as they will serve", file=sys.stderr)
+    print(f"executing {counted(len(claims), 'row')}: each as it will serve", file=sys.stderr)
     return reduce(
         Proof.joined, (_proof(BACKENDS[name], device, claims) for name, why in refusals.items() if why is None)
     )

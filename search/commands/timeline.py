@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +20,23 @@ from search.gfx950.model.calibrated import model_of
 from search.gfx950.model.executed import predict_works, times_of
 from search.report.closing import compact
 from search.report.timeline import write_timeline
-from search.results.columns import cost_us
-from search.results.winners import config_of
+from search.results.winners import config_of, winners
+
+SHOWN_US = 0.005  # least term that is not shown as 0.00
 
 
 def timeline(frame: pd.DataFrame, trial: str, to: Path | None) -> tuple[list[str], list[Path]]:
     """Draw the compute unit of a trial; what bounds it in words, and the files.
 
     Args:
-        trial: Row of the results, or ``MxNxK`` for the shape's best trial.
+        frame: Results; rows are counted and winners chosen among those that are there.
+        trial: Row of the results, or ``MxNxK`` for the shape's winner.
         to: Path of the files without their endings; default: named by shape and row, in the current folder.
 
     Raises:
         InputError: No such trial, one that does not compile here, or a file that cannot be written.
     """
-    row = _chosen(frame, trial)
+    row, standing = _chosen(frame, trial)
     shape = GemmShape(int(row["M"]), int(row["N"]), int(row["K"]))
     device = DeviceKey(str(row["arch"]), int(row["cu_count"]))
     candidate = Candidate(shape, str(row["family"]), config_of(row))
@@ -52,25 +55,35 @@ def timeline(frame: pd.DataFrame, trial: str, to: Path | None) -> tuple[list[str
     times = times_of(works, shape, machine, model.constants, watch=True)
     title = (
         f"{device}  {shape}  {candidate.family}  {compact(candidate.config)}\n"
-        f"predicted {prediction.predicted_us:.2f} us ({machine.harness.name}, {prediction.model}), "
-        f"bound: {prediction.bound}"
+        f"predicted {prediction.predicted_us:.2f} us ({prediction.model}), bound: {prediction.bound}"
     )
     path = to or Path(f"timeline-{shape}-{row.name}")
-    names = [work.name for work in works]
-    return title.splitlines(), write_timeline(names, times, title, machine.clock_mhz, path)
+    lines = [f"row {row.name}: {standing}", *title.splitlines(), _terms_line(prediction.terms)]
+    return lines, write_timeline([work.name for work in works], times, title, machine.clock_mhz, path)
 
 
-def _chosen(frame: pd.DataFrame, trial: str) -> pd.Series[Any]:
+def _terms_line(terms: Mapping[str, float]) -> str:
+    """What each limit would take alone, the largest first."""
+    ordered = sorted(terms.items(), key=lambda term: -term[1])
+    return "alone, in us: " + ", ".join(
+        f"{name.removesuffix('_us')} {us:.2f}" for name, us in ordered if us >= SHOWN_US
+    )
+
+
+def _chosen(frame: pd.DataFrame, trial: str) -> tuple[pd.Series[Any], str]:
+    """The row, and what it is to its shape."""
     if trial.isdecimal():
         if int(trial) < len(frame):
-            return frame.iloc[int(trial)]
+            return frame.iloc[int(trial)], f"trial {frame.iloc[int(trial)]['trial']} of its study"
         raise InputError(f"--timeline {trial}: the results have rows 0 to {len(frame) - 1}")
     try:
         shape = GemmShape.parse(trial)
     except ValueError as error:
         raise InputError(f"--timeline {trial}: {error}; name a row of the results or a shape MxNxK") from error
-    mine = frame[(frame["outcome"] == "ok").fillna(False)]
-    mine = mine[(mine["M"] == shape.M) & (mine["N"] == shape.N) & (mine["K"] == shape.K)]
-    if not len(mine):
-        raise InputError(f"--timeline {trial}: the results have no ok trial of that shape")
-    return mine.iloc[int(cost_us(mine).to_numpy(float).argmin())]
+    best = winners(frame[(frame["M"] == shape.M) & (frame["N"] == shape.N) & (frame["K"] == shape.K)])
+    if not best:
+        raise InputError(f"--timeline {trial}: the results have no winner for that shape")
+    winner = max(best, key=lambda one: model_of(one.device) is not None)  # of those that can be drawn, where there are
+    equals = len(winner.equals)
+    tie = f", one of {equals} that cannot be told apart" if equals > 1 else ""
+    return frame.loc[winner.row], f"the winner of {shape}{tie}"

@@ -16,7 +16,7 @@ from search.results import load
 from search.results.published import LEFT_OUT
 from search.results.starts import starts_for
 from search.space.shapes import parse_shapes
-from search.terminal import output_console
+from search.terminal import naming, output_console
 from search.workers.main_guard import lacks_main_guard
 
 
@@ -54,14 +54,17 @@ def tune(
 
     Raises:
         InputError: As :func:`search.commands.sweep.run_sweep`, no shape, one that cannot be read,
-            no trials, or a script without guard.
+            no trials, an empty place, or a script without guard.
     """
     if lacks_main_guard(sys._getframe()):
         raise InputError('worker processes import this script: put the call below if __name__ == "__main__":')
     if trials < 1:
         raise InputError(f"trials = {trials} must be at least 1")
+    if not str(results).strip():  # as a path it would be the current folder
+        raise InputError("results is empty: an empty variable? name a folder, or leave it out")
     if isinstance(start_from, (Path, str)):
-        start_from = load(start_from)
+        with naming("start_from:"):
+            start_from = load(start_from)
     if start_from is not None and (lacking := {"outcome", "family", "M", "N", "K"} - set(start_from.columns)):
         raise InputError(
             f"start_from: a frame without {', '.join(sorted(lacking))}; give one of search.results.load, or its place"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from kernels.device import DeviceKey
+from kernels.disk import replace_file
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from search.report.closing import compact
@@ -68,10 +70,21 @@ def _plot_shape(plt: Any, frame: pd.DataFrame, device: DeviceKey, shape: GemmSha
             figure = draw(plt, shown["family"].astype(str), times_us, f"{kind} time, us")
             named = textwrap.fill(_winning(rows, kind), WINNER_WIDTH)
             figure.suptitle(f"{device}  {shape}\n{named}".rstrip(), fontsize="medium")
-            figure.savefig(path, dpi=DOTS_PER_INCH)
-            plt.close(figure)
+            save_figure(plt, figure, path)
             written.append(path)
     return written
+
+
+def save_figure(plt: Any, figure: Any, path: Path) -> None:
+    """Write ``figure`` as PNG in one step, and close it.
+
+    Raises:
+        OSError: The folder is missing, full, or cannot be written.
+    """
+    whole = io.BytesIO()
+    figure.savefig(whole, format="png", dpi=DOTS_PER_INCH)
+    plt.close(figure)
+    replace_file(path.resolve(), whole.getvalue())
 
 
 def _winning(rows: pd.DataFrame, kind: str) -> str:

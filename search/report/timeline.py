@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernels.disk import replace_file
 from kernels.errors import InputError
 from search.gfx950.model.compute_unit import Span
 from search.gfx950.model.launch_time import LaunchTime
-from search.report.plots import DOTS_PER_INCH, pyplot
+from search.report.plots import pyplot, save_figure
 
 UNITS = {"mfma": "MFMA", "valu": "VALU", "lds": "LDS", "vmem": "vector memory"}
 WAITS = {"wait memory": "waits for memory", "wait lds": "waits for the LDS", "wait barrier": "waits at a barrier"}
@@ -35,7 +36,7 @@ def write_timeline(
     picture, trace = to.with_suffix(".png"), to.with_suffix(".json")
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
-        trace.write_text(json.dumps(trace_events(names, times, clock_mhz)))
+        replace_file(trace.resolve(), json.dumps(trace_events(names, times, clock_mhz)).encode())
         _draw(names, times, title, clock_mhz, picture)
     except OSError as error:
         raise InputError(f"{to}: cannot be written ({error.strerror}); name another path with --to") from error
@@ -92,8 +93,9 @@ def _draw(names: Sequence[str], times: Sequence[LaunchTime], title: str, clock_m
         _draw_launch(axis, name, time, clock_mhz)
     axes[-1, 0].set_xlabel("simulated time of one compute unit, us")
     figure.suptitle(title)
-    figure.savefig(path, dpi=DOTS_PER_INCH)
-    plt.close(figure)
+    waits = [plt.Rectangle((0, 0), 1, 1, color=COLOURS[kind], label=words) for kind, words in WAITS.items()]
+    figure.legend(handles=waits, loc="outside lower center", ncols=len(waits), title="a wave", frameon=False)
+    save_figure(plt, figure, path)
 
 
 def _draw_launch(axis: Any, name: str, time: LaunchTime, clock_mhz: float) -> None:

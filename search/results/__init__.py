@@ -39,8 +39,10 @@ def load(path: Path | str, studies: Collection[str] | None = None) -> pd.DataFra
         studies: Of a storage, the studies to read; None reads all.
 
     Raises:
-        InputError: Nothing there, not readable, or not results: the message names row and column.
+        InputError: No place, nothing there, not readable, or not results: the message names row and column.
     """
+    if not str(path).strip():
+        raise InputError("no place of results: an empty variable? name a folder, a file or a URL")
     if isinstance(path, Path) or "://" not in path:
         path = Path(path)
         published = None if _is_ours(path) else read_published(path)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from signal import Signals
 
 import pytest
 
 from kernels.disk import replace_file, write_atomically
 from kernels.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_replaces_the_content_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -49,6 +55,27 @@ def test_keeps_permissions_and_follows_a_link(tmp_path: Path) -> None:
 def test_missing_folder_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"):
         write_atomically(tmp_path / "none" / "file", b"x")
+
+
+@pytest.mark.parametrize("dying", ["os.fchmod", "os.fsync", "os.replace", "os.open"])
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGINT"])
+def test_whenever_the_writer_dies_the_file_is_whole(tmp_path: Path, dying: str, signal: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    code = (
+        "import os, signal, sys; from pathlib import Path; from kernels.disk import write_atomically\n"
+        f"{dying} = lambda *_: os.kill(os.getpid(), signal.{signal})\n"
+        "write_atomically(Path(sys.argv[1]), b'new' * 100000)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == -Signals[signal]
+    assert path.read_bytes() == (b"new" * 100000 if dying == "os.open" else b"old")  # that is of the folder, to sync it
+    assert signal == "SIGKILL" or list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_user_names_is_written_in_one_step_everywhere() -> None:
+    direct = re.compile(r"\.write_(text|bytes)\(|savefig\((?!whole)|\.to_(csv|parquet)\(|open\([^)]*[\"'][wx]b?[\"']")
+    assert [path for path in (ROOT / "search").rglob("*.py") if direct.search(path.read_text())] == []
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])

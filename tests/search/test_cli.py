@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from typing import Any
 import pandas as pd
 import pytest
 from fake_evaluator import FakeEvaluator, judge
+from reference import leaves
 from result_rows import failed, predicted, results
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from kernels.device import GFX950, DeviceKey
@@ -155,13 +157,11 @@ def test_a_time_that_is_too_short_for_any_trial_is_said_in_one_line(tmp_path: Pa
             ["sweep", "16x64x64", "--target", "gfx950", "--storage", "nonsense://h/d"],
             "not a storage that Optuna can open",
         ),
-        (["sweep", "16x64x64", "--target", "gfx950", "--storage", ""], "--storage is empty; give a URL"),
         (["sweep", "16x64x64", "--address", "auto"], "--address auto is of a Ray cluster; give --engine ray too"),
         (["verify", "--on", "simulatr"], "unknown backend 'simulatr'; did you mean 'simulator'?"),
         (["export", "--results", "none"], "none/studies.db: no results; run `sweep` first"),
         (["inspect", "--results", "none.csv"], "none.csv: no such file"),
         (["sweep", "16x64x64", "--families", "fused,,fused"], "--families 'fused,,fused' has an empty name"),
-        (["inspect", "--columns", ""], "--columns '' has an empty name; write names"),
         (["sweep", "16x64x64", "--start-from", "none"], "--start-from none/studies.db: no results"),
         (["sweep", "16x64x64", "--only", "none.csv"], "--only none.csv: no such file; write it with inspect"),
         (["export", "--format", "vllm-json", "--table", "none.yaml"], "--table none.yaml: no such file"),
@@ -175,6 +175,24 @@ def test_mistake_is_one_line_and_exit_code_2(args: list[str], message: str) -> N
     assert done.stdout == ""
     assert done.stderr.startswith("error: ") and message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def blanks() -> Iterator[list[str]]:
+    """Each command with an empty word behind its name and behind each of its options."""
+    for path, command in leaves(get_command(app).commands):  # type: ignore[attr-defined]
+        yield [*path.split(), ""]
+        options = [one.opts[0] for one in command.params if one.param_type_name == "option" and not one.is_flag]
+        yield from ([*path.split(), *words] for option in options for words in ([option, " \t"], [f"{option}="]))
+
+
+@pytest.mark.parametrize("words", list(blanks()), ids=lambda words: " ".join(words).rstrip() + "_" * (not words[-1]))
+def test_an_empty_word_is_no_value_and_no_folder(words: list[str], tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = words[-1].removesuffix("=").strip() or words[-2]
+    error = f"error: nothing behind {before}: an empty variable? give a value, or leave the option out\n"
+    done = run(*words)
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", error)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_file_to_start_from_does_not_say_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -227,6 +245,23 @@ def test_a_wrong_row_is_named_left_out_and_exit_code_1(
     assert done.stdout.splitlines()[0] == line
     assert load_table(tmp_path / "t.yaml").rows[0].predicted_us == 9.0
     assert done.stderr == f"{tmp_path}/t.yaml: 1 row not proven: no GPU\n"
+
+
+def test_ctrl_c_while_rows_are_executed_writes_nothing(
+    tmp_path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(device: DeviceKey, claims: Sequence[Claim]) -> Proof:
+        raise KeyboardInterrupt
+
+    table, faster = tmp_path / "t.yaml", tmp_path / "faster.csv"
+    run("export", "--results", saved, "--table", table)
+    before = table.read_bytes()
+    save(results(predicted(4.0)), faster)
+    monkeypatch.undo()
+    monkeypatch.setattr("search.commands.proof.prove", interrupted)
+    done = run("export", "--results", faster, "--table", table)
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "interrupted; nothing is written\n")
+    assert table.read_bytes() == before
 
 
 def test_a_row_that_could_not_be_executed_is_not_called_wrong(

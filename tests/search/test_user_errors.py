@@ -33,6 +33,18 @@ def test_what_would_steer_a_terminal_is_written_out(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err == "error: table\\x1b]0;t\\x07: the bell \\u202e , caf\u00e9 and \u732b\n"
 
 
+@pytest.mark.parametrize(
+    ("kept", "said"), [((), "interrupted\n"), (("nothing is written",), "interrupted; nothing is written\n")]
+)
+def test_ctrl_c_is_one_line_and_exit_code_130(
+    kept: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended, one_line_errors():
+        raise KeyboardInterrupt(*kept)
+    assert ended.value.code == 130
+    assert capsys.readouterr() == ("", said)
+
+
 def test_an_output_that_is_full_is_one_line() -> None:
     code = "from search.terminal import one_line_errors\nwith one_line_errors():\n    print('x' * 100000)"
     with open("/dev/full", "w") as full:

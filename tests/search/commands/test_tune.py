@@ -45,6 +45,16 @@ def test_without_shapes_or_trials_nothing_can_be_searched(tmp_path: Path) -> Non
         tune("32x2880x512", trials=0, results=tmp_path)
 
 
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_place_is_not_the_current_folder(empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"^start_from: no place of results: an empty variable\?"):
+        tune("32x2880x512", start_from=empty)
+    with pytest.raises(InputError, match=r"^results is empty: an empty variable\?"):
+        tune("32x2880x512", results=empty)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_is_left_out_of_the_place_to_start_from_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,5 +79,5 @@ def test_a_place_of_results_to_start_from_is_read(tmp_path: Path) -> None:
     best = search.results.load(RECORDED).query("selected == True").iloc[0]
     names = ["family", "BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages"]
     assert frame[names].iloc[0].to_dict() == best[names].to_dict()
-    with pytest.raises(InputError, match="nothere"):
+    with pytest.raises(InputError, match=r"^start_from: nothere"):
         tune("32x2880x512", start_from="nothere", **asked)  # type: ignore[arg-type]

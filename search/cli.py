@@ -455,6 +455,7 @@ def from_config(
 
 @app.command()
 def report(
+    more: More = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Page to write; it needs no network.")
     ] = None,
@@ -469,9 +470,10 @@ def report(
     """Write one HTML page with every search, chart and failure of the results, or pack them to send."""
     if html is None and bundle is None:
         raise InputError("nothing to write; give --html FILE or --bundle FILE.zip")
-    from search.results import load
+    from search.results import load_all
 
-    frame = load(storage or results)
+    frame = load_all(_places(results, storage, more))
+    _echo_left_out(frame)
     if bundle is not None:
         _bundle(frame, bundle, results, storage)
     if html is not None:

@@ -429,6 +429,20 @@ def test_a_shape_that_got_slower_is_exit_code_1_unless_the_query_leaves_it_out(t
     assert run(*args[:-1], "15").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    "words", [["inspect", "--to", "out.parquet"], ["export", "--table", "out.yaml"], ["report", "--bundle", "out.zip"]]
+)
+def test_what_reads_results_reads_several_places(
+    words: list[str], tmp_path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(results(predicted(5.0, M=8)), tmp_path / "more.csv")
+    run(words[0], "--results", saved, "more.csv", *words[1:])
+    out = tmp_path / words[2]
+    Ms = {row.M for row in load_table(out).rows} if out.suffix == ".yaml" else set(load(out)["M"])
+    assert Ms >= {8, 16}
+
+
 def test_inspect_lists_its_columns(saved: Path) -> None:
     done = run("inspect", "--results", saved, "--columns", "help")
     names = done.stdout.strip().split(", ")

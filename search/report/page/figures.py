@@ -24,6 +24,7 @@ PALETTE = ("#0072B2", "#56B4E9", "#009E73", "#D55E00", "#CC79A7", "#E69F00", "#B
 COLOURS: Mapping[str, str] = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(FAMILIES)}
 OTHER = "#888888"
 DECADE = 10.0  # below this ratio of the largest value to the least, an axis has more numbers
+LEAST_WIDTH = 3.0  # of a logarithmic axis, so that it has several numbers
 NARROW = 4.0  # below it an axis of times is linear
 LEAST_TRIALS = 16  # fewer say nothing about a knob
 CLEAR = "rgba(0,0,0,0)"
@@ -164,7 +165,7 @@ def roofline(best: Sequence[Winner]) -> Figure:
     roof = sorted((intensity[w.row], rate[w.row] / (w.roofline_fraction or 1.0)) for w in points)
     traces: list[Trace] = [{
         "x": [x for x, _ in roof], "y": [y for _, y in roof], "mode": "lines+markers", "name": "roofline",
-        "line": {"color": OTHER}, "marker": {"size": 4},
+        "line": {"color": OTHER}, "marker": {"symbol": "line-ew", "size": 12, "line": {"width": 2, "color": OTHER}},
     }]  # fmt: skip
     for family in sorted({winner.family for winner in points}):
         mine = [winner for winner in points if winner.family == family]
@@ -221,7 +222,8 @@ def _time_axis(costs: pd.Series[float], title: str) -> dict[str, Any]:
 def _logarithmic(values: Iterable[float]) -> dict[str, Any]:
     """A logarithmic axis with numbers at 1, 2 and 5 of each decade; at more of them where there are few decades."""
     known = [value for value in values if value > 0] or [1.0]
-    edge = max(1.1, (max(known) / min(known)) ** 0.04)  # room for the marks of the first and last
+    ratio = max(known) / min(known)
+    edge = max(1.1, ratio**0.04, math.sqrt(LEAST_WIDTH / ratio))  # room for the marks of the first and last
     low, high = min(known) / edge, max(known) * edge
     digits = (1, 1.5, 2, 3, 4, 5, 6, 8) if high / low < DECADE else (1, 2, 5)
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

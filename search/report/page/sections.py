@@ -49,7 +49,7 @@ def all_of(
     summaries = summarize(frame, best)
     ladders = _ladders(frame, best)
     html = {
-        "winners": _winners(summaries, sorted({str(name) for name in frame["family"].unique()})),
+        "winners": _winners(summaries),
         "shapes": _shapes(summaries),
         **({"against": _against(against)} if against is not None else {}),
         "roofline": '<div class="chart" id="roofline-chart"></div>',
@@ -81,10 +81,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
     return f'<div class="wide"><table{attributes}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _winners(summaries: Sequence[Summary], families: Sequence[str]) -> str:
+def _winners(summaries: Sequence[Summary]) -> str:
     boxes = "".join(
         f'<label><input type="checkbox" name="family" value="{escape(name)}" checked> {escape(name)}</label>'
-        for name in families
+        for name in sorted({summary.winner.family for summary in summaries if summary.winner})
     )
     header = ("shape", "family", "configuration", "us", "evidence", "roofline", "margin", "outcomes")
     text = table(header, map(_winner_cells, summaries), ("us", "roofline", "margin"), ' id="winners"')
@@ -135,9 +135,10 @@ def _ties(rows: pd.DataFrame, winner: Winner | None) -> str:
         return "<p>No winner.</p>"
     costs = cost_us(rows).astype(float)
     same = (rows["outcome"] == "ok").fillna(False) & (rows["evidence"] == winner.evidence).fillna(False)
-    near = rows[same & (costs <= winner.cost_us * (1 + TIE))].assign(us=costs).sort_values("us")
+    close = (same & (costs <= winner.cost_us * (1 + TIE))) | rows.index.isin(winner.equals)
+    near = rows[close].assign(us=costs).sort_values("us")
     cells = [(str(row["family"]), compact(config_of(row)), f"{row['us']:.4f}") for _, row in near.head(TIES).iterrows()]
-    heading = f"<p>{len(near)} within {percent(TIE)} of the winner" + (
+    heading = f"<p>{len(near)} as good as the winner, or within {percent(TIE)} of it" + (
         f", {TIES} shown</p>" if len(near) > TIES else "</p>"
     )
     return heading + table(("family", "configuration", "us"), cells, ("us",))

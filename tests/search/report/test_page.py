@@ -15,6 +15,9 @@ from result_rows import failed, predicted, results
 from kernels.errors import InputError
 from search.commands.report import report
 from search.report.page import write_report
+from search.report.page.figures import roofline
+from search.report.page.sections import all_of
+from search.results.winners import winners
 
 pytest.importorskip("plotly", reason="the report needs plotly")
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -80,6 +83,26 @@ def test_charts_have_marks(browser: Any) -> None:
     assert count(browser, "#search-importance .barlayer .point") >= 1
     assert count(browser, "#roofline-chart .scatterlayer .point") == 4  # two winners, and the roof above each
     assert count(browser, "#ladder-0 .scatterlayer .point") == 2
+
+
+def test_only_families_that_won_can_be_filtered(browser: Any) -> None:
+    boxes = browser.find_elements("css selector", "input[name=family]")
+    assert [box.get_attribute("value") for box in boxes] == ["fused_splitk_workspace"]
+
+
+def test_what_the_winner_is_not_told_from_is_listed_as_often_as_it_is_counted() -> None:
+    trials = (predicted(10.0, num_warps=8, predicted_tie=0.05), predicted(10.4), predicted(10.6, num_warps=2))
+    frame = results(*trials)
+    listed = all_of(frame, winners(frame), None, ()).shapes["gfx950-256cu 16x2112x7168"]["ties"]
+    assert isinstance(listed, str) and listed.startswith("<p>2 as good as the winner, or within 0.5 % of it</p>")
+    assert "warps 8" in listed and "warps 2" not in listed
+
+
+@pytest.mark.parametrize("Ms", [(16,), (16, 17), (1, 4096)])
+def test_an_axis_has_several_numbers(Ms: tuple[int, ...]) -> None:
+    best = winners(results(*(predicted(10.0 + M, M=M, roofline_fraction=0.1) for M in Ms)))
+    for axis in ("xaxis", "yaxis"):
+        assert len(roofline(best)["layout"][axis]["tickvals"]) >= 2
 
 
 def test_a_filter_hides_rows_and_says_how_many_are_left(browser: Any) -> None:

@@ -186,13 +186,16 @@ def old_json(old: Old, name: str, parse: Callable[[str], Any] = json.loads) -> d
 
 
 def grouped(left_out: Sequence[LeftOut]) -> list[str]:
-    """One line for each reason: how many, why, and the first few places."""
+    """One line for each reason: how many, why, and the first few places, each once."""
     places: dict[str, list[str]] = defaultdict(list)
     for one in left_out:
         places[one.reason].append(one.where)
     ordered = sorted(places.items(), key=lambda item: -len(item[1]))
-    return [f"{counted(len(where), 'entry').replace('entrys', 'entries')}: {reason} ({first_of(where, NAMED)})"
-            for reason, where in ordered]  # fmt: skip
+    return [
+        f"{counted(len(where), 'entry').replace('entrys', 'entries')}: {reason} "
+        f"({first_of(list(dict.fromkeys(where)), NAMED)})"
+        for reason, where in ordered
+    ]
 
 
 def make_config(family: str, values: Mapping[str, Any]) -> KernelConfig:

@@ -29,10 +29,9 @@ def print_comparison(comparisons: Sequence[Comparison], console: Console) -> Non
 
 def cells(one: Comparison) -> tuple[str, ...]:
     """What both say of a shape, below :data:`HEADER` but for the shape itself."""
-    same = (one.ours.family, one.ours.config) == (one.theirs.family, one.theirs.config)
     return (
         f"{one.theirs.cost_us:.2f}", f"{one.ours.cost_us:.2f}", _change(one), one.verdict, _words(one.theirs),
-        "the same" if same else _words(one.ours), one.confidence,
+        "the same" if one.is_same else _words(one.ours), one.confidence,
     )  # fmt: skip
 
 

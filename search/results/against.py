@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -18,10 +18,10 @@ from kernels.tables.file import load_table
 from kernels.tables.rows import TunedTable
 from kernels.wording import counted
 from search.results.columns import protocol_of
-from search.results.winners import winners
+from search.results.winners import Winner, winners
 
 Verdict = Literal["faster", "slower", "equal", "not comparable"]
-PREDICTED_NOISE = 1e-3  # part of a predicted time below which two are called equal
+PREDICTED_NOISE = 1e-3  # part of a predicted time below which two of one configuration are called equal
 TABLE_SUFFIXES = (".yaml", ".yml")
 
 
@@ -30,7 +30,8 @@ class Best:
     """What serves a shape best, on one word.
 
     Args:
-        spread_us: Width of the measured interval, None where unknown.
+        spread_us: Width of the measured interval; of a prediction, the difference below which the model does not tell
+            another configuration from it. None where unknown.
     """
 
     device: DeviceKey
@@ -60,11 +61,18 @@ class Comparison:
         return self.ours.cost_us / self.theirs.cost_us - 1
 
     @property
+    def is_same(self) -> bool:
+        """Whether both are one configuration."""
+        return (self.ours.family, self.ours.config) == (self.theirs.family, self.theirs.config)
+
+    @property
     def noise_us(self) -> float:
-        """Difference that tells nothing: the wider interval of two measurements."""
-        if self.ours.evidence == "predicted":
-            return PREDICTED_NOISE * self.theirs.cost_us
-        return max(self.ours.spread_us or 0.0, self.theirs.spread_us or 0.0)
+        """Difference that tells nothing: the wider interval of two measurements, the tie of two predictions."""
+        spreads_us = [one.spread_us or 0.0 for one in (self.ours, self.theirs)]
+        if self.ours.evidence == "measured":
+            return max(spreads_us)
+        least_us = PREDICTED_NOISE * self.theirs.cost_us
+        return least_us if self.is_same else max(least_us, *spreads_us)
 
     @property
     def verdict(self) -> Verdict:
@@ -82,7 +90,8 @@ class Comparison:
         if self.verdict == "not comparable":
             return f"{self.ours.evidence} ({self.ours.how}) against {self.theirs.evidence} ({self.theirs.how})"
         if self.ours.evidence == "predicted":
-            return "predicted by one model"
+            tied = self.verdict == "equal" and not self.is_same
+            return "the model cannot tell them apart" if tied else "predicted by one model"
         if self.ours.spread_us is None or self.theirs.spread_us is None:
             return "measured, interval unknown"
         return "inside the intervals" if self.verdict == "equal" else "intervals apart"
@@ -92,11 +101,17 @@ def best_of(frame: pd.DataFrame) -> list[Best]:
     """The winner of each (device, shape) of the results."""
     return [
         Best(
-            w.device, w.shape, w.family, w.config, w.evidence, w.cost_us, w.spread_us,
+            w.device, w.shape, w.family, w.config, w.evidence, w.cost_us, _spread_us(w, frame.loc[w.row]),
             protocol_of(frame.loc[w.row]),
         )
         for w in winners(frame)
     ]  # fmt: skip
+
+
+def _spread_us(winner: Winner, row: pd.Series[Any]) -> float | None:
+    if winner.evidence == "measured" or pd.isna(row["predicted_tie"]):
+        return winner.spread_us
+    return float(row["predicted_tie"]) * winner.cost_us
 
 
 def best_of_table(table: TunedTable) -> list[Best]:

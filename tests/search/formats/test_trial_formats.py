@@ -15,7 +15,7 @@ from kernels.families.staged_triton import StagedConfig
 from kernels.problem import GemmShape
 from kernels.tables.rows import Made, TableRow, TunedTable
 from search.formats import kernel_tuner, t4, vllm_json
-from search.formats.format import Trial
+from search.formats.format import LeftOut, Trial, grouped
 
 SHAPE = GemmShape(16, 2112, 7168)
 FAST = Trial(
@@ -92,6 +92,11 @@ def test_t4_says_units_and_words_and_comes_back_as_it_was() -> None:
         (BROKEN.config, "compile_error", None, None),
         (guess.config, "ok", None, 9.0),
     ]
+
+
+def test_a_place_of_several_entries_is_named_once() -> None:
+    left_out = [*(LeftOut("16x64x64", "too small"),) * 3, LeftOut("8x64x64", "too small"), LeftOut("b", "torn")]
+    assert grouped(left_out) == ["4 entries: too small (16x64x64, 8x64x64)", "1 entry: torn (b)"]
 
 
 def test_t4_of_another_problem_is_left_out() -> None:

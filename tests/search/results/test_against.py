@@ -44,6 +44,23 @@ def test_a_verdict_needs_one_kind_of_time_and_a_difference_beyond_the_noise(
     assert Comparison(ours, theirs).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("warps", "verdict", "why"), [(4, "slower", "one model"), (8, "equal", "cannot tell them apart")]
+)
+def test_what_the_model_does_not_tell_apart_is_not_slower(warps: int, verdict: str, why: str) -> None:
+    before, now = results(predicted(10.0)), results(predicted(10.3, num_warps=warps, predicted_tie=0.05))
+    (one,) = compare(best_of(now), best_of(before))
+    assert one.verdict == verdict and one.confidence.endswith(why)
+    (beyond,) = compare(best_of(results(predicted(10.6, num_warps=8, predicted_tie=0.05))), best_of(before))
+    assert beyond.verdict == "slower"
+
+
+def test_winners_that_a_tie_chose_among_the_same_trials_are_equal() -> None:
+    tied = (predicted(10.0, num_warps=8, predicted_tie=0.05), predicted(10.4, predicted_tie=0.05))
+    (one,) = compare(best_of(results(*tied)), best_of(results(tied[0])))
+    assert one.change > 0 and (one.verdict, slower([one], 0.0)) == ("equal", [])
+
+
 def test_only_shapes_that_got_slower_by_more_are_named_the_worst_first() -> None:
     pairs = [Comparison(best(11.0), best(10.0)), Comparison(best(13.0), best(10.0)), Comparison(best(10.1), best(10.0))]
     assert slower(pairs, 0.05) == [pairs[1], pairs[0]]

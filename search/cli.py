@@ -155,7 +155,8 @@ def sweep(
     start_from: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Try its winners first: results, or a file of AITER, vLLM, GPU MODE, Kernel Tuner, T4."
+            metavar="FILE",
+            help="Try its winners first: results, a tuned table, or a file of AITER, vLLM, GPU MODE, Kernel Tuner, T4.",
         ),
     ] = None,
     only: Annotated[
@@ -191,13 +192,13 @@ def sweep(
 
 def _starts(file: Path, shapes: Sequence[GemmShape]) -> Mapping[GemmShape, Sequence[Start]]:
     """What a file has for ``shapes``; what is left out of it is said, and if it has nothing for them."""
-    from search.results import load
-    from search.results.starts import starts_for
+    from search.results.starts import read_starts, starts_for
 
     with naming("--start-from"):
-        frame = load(file)
-    _echo_left_out(frame)
-    starts = starts_for(frame, shapes)
+        every, left_out = read_starts(file)
+    for line in left_out:
+        typer.echo(line, err=True)
+    starts = starts_for(every, shapes)
     if not starts:
         typer.echo(f"note: --start-from {file} has nothing for the N and K of these shapes", err=True)
     return starts

@@ -42,13 +42,13 @@ def timeline(frame: pd.DataFrame, trial: str, to: Path | None) -> tuple[list[str
     candidate = Candidate(shape, str(row["family"]), config_of(row))
     model = model_of(device)
     if model is None:
-        raise InputError(f"trial {trial}: is for {device}, which has no model; choose one for {GFX950.arch}")
+        raise InputError(f"--timeline {trial}: is for {device}, which has no model; choose one for {GFX950.arch}")
     try:
         with tempfile.TemporaryDirectory() as logs:
             cache = ArtifactCache(writable_cache(default_cache()))
             executed = execute_candidate(candidate, device, cache, Path(logs) / "compile")
     except KernelError as error:
-        raise InputError(f"trial {trial}: {error}; choose a trial whose outcome is ok") from error
+        raise InputError(f"--timeline {trial}: {error}; choose a trial whose outcome is ok") from error
     machine = model.machine
     works = executed.works(machine)
     prediction = predict_works(works, shape, machine, model.constants)

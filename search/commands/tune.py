@@ -14,7 +14,7 @@ from search.commands.sweep import SweepRequest, run_sweep
 from search.report.progress import TerminalReporter
 from search.results import load
 from search.results.published import LEFT_OUT
-from search.results.starts import starts_for
+from search.results.starts import Start, read_starts, starts_for, starts_of
 from search.space.shapes import parse_shapes
 from search.terminal import naming, output_console
 from search.workers.main_guard import lacks_main_guard
@@ -44,7 +44,7 @@ def tune(
         trials: Trials for each shape, earlier runs included.
         families: Kernel families; default: all that this machine can search.
         results: Folder that keeps the studies.
-        start_from: Results, or a place of some, whose winners are tried first.
+        start_from: Results, or the place of some or of a tuned table, whose winners are tried first.
         time_budget_s: Seconds for the whole sweep.
         jobs: Worker processes; default: one a core.
         sampler: One of ``search.study.samplers.SAMPLERS``.
@@ -62,29 +62,30 @@ def tune(
         raise InputError(f"trials = {trials} must be at least 1")
     if not str(results).strip():  # as a path it would be the current folder
         raise InputError("results is empty: an empty variable? name a folder, or leave it out")
-    if isinstance(start_from, (Path, str)):
-        with naming("start_from:"):
-            start_from = load(start_from)
-    if start_from is not None and (lacking := {"outcome", "family", "M", "N", "K"} - set(start_from.columns)):
-        raise InputError(
-            f"start_from: a frame without {', '.join(sorted(lacking))}; give one of search.results.load, or its place"
-        )
+    every, left_out = ([], ()) if start_from is None else _starts(start_from)
     wanted = _shapes([shapes] if isinstance(shapes, (str, GemmShape)) else shapes)
     request = SweepRequest(
         wanted, target, None if families is None else tuple(families), trials, time_budget_s, sampler, Path(results),
-        jobs=jobs, seed=seed, starts={} if start_from is None else starts_for(start_from, wanted),
+        jobs=jobs, seed=seed, starts=starts_for(every, wanted),
     )  # fmt: skip
     with TerminalReporter(output_console()) as reporter:
-        for line in () if start_from is None else _left_out(start_from, request):
+        nothing = "start_from has nothing for the N and K of these shapes"
+        for line in (*left_out, *((nothing,) if start_from is not None and not request.starts else ())):
             reporter.note(line)
         done = run_sweep(request, reporter)
     return load(Path(results), list(done.studies.values()))
 
 
-def _left_out(start_from: pd.DataFrame, request: SweepRequest) -> list[str]:
-    """What is not tried of ``start_from``, one line each."""
-    nothing = [] if request.starts else ["start_from has nothing for the N and K of these shapes"]
-    return [*start_from.attrs.get(LEFT_OUT, ()), *nothing]
+def _starts(start_from: pd.DataFrame | Path | str) -> tuple[list[Start], Sequence[str]]:
+    """As :func:`search.results.starts.read_starts`, of a frame too."""
+    if isinstance(start_from, (Path, str)):
+        with naming("start_from:"):
+            return read_starts(start_from)
+    if lacking := {"outcome", "family", "M", "N", "K"} - set(start_from.columns):
+        raise InputError(
+            f"start_from: a frame without {', '.join(sorted(lacking))}; give one of search.results.load, or its place"
+        )
+    return starts_of(start_from), start_from.attrs.get(LEFT_OUT, ())
 
 
 def _shapes(shapes: Iterable[str | GemmShape]) -> tuple[GemmShape, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,12 @@ import pandas as pd
 from kernels.config import KernelConfig
 from kernels.device import DeviceKey
 from kernels.problem import GemmShape
+from kernels.tables.file import load_table
 from search.evaluation import Point
+from search.results import load
+from search.results.against import TABLE_SUFFIXES, best_of_table
 from search.results.columns import protocol_of, rows_of
+from search.results.published import LEFT_OUT
 from search.results.winners import config_of, shapes_of, winners
 
 
@@ -40,12 +45,29 @@ class Start:
         return self.family, self.config
 
 
-def starts_for(frame: pd.DataFrame, shapes: Collection[GemmShape]) -> dict[GemmShape, tuple[Start, ...]]:
-    """What of the results would serve each of ``shapes``: of timed trials the winner, of others all.
+def read_starts(place: Path | str) -> tuple[list[Start], Sequence[str]]:
+    """The starts in results, a tuned table (.yaml) or a published file; and lines about what of it was left out.
+
+    Raises:
+        InputError: As :func:`search.results.load`, or a table that cannot be read.
+    """
+    if not str(place).endswith(TABLE_SUFFIXES):
+        frame = load(place)
+        return starts_of(frame), frame.attrs.get(LEFT_OUT, ())
+    rows = best_of_table(load_table(Path(place)))
+    return [Start(row.device, row.shape, row.family, row.config, row.cost_us, row.how) for row in rows], ()
+
+
+def starts_of(frame: pd.DataFrame) -> list[Start]:
+    """Those in results: of timed trials the winner of each shape, of others all."""
+    return list(_starts(frame))
+
+
+def starts_for(starts: Collection[Start], shapes: Collection[GemmShape]) -> dict[GemmShape, tuple[Start, ...]]:
+    """What of ``starts`` would serve each of ``shapes``.
 
     It is that of the smallest M of the same (N, K) that is not below the asked one, or of the largest.
     """
-    starts = list(_starts(frame))
     found = {}
     for shape in shapes:
         same = [start for start in starts if (start.shape.N, start.shape.K) == (shape.N, shape.K)]

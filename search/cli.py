@@ -85,7 +85,7 @@ Results = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Folder of the results; inspect also takes .parquet and .csv.")
 ]
 More = Annotated[
-    list[Path] | None, typer.Argument(metavar="[DIR]...", help="Further results, behind --results DIR; read together.")
+    list[Path] | None, typer.Argument(metavar="DIR", help="Further results, behind --results DIR; read together.")
 ]
 
 
@@ -126,10 +126,15 @@ def sweep(
         list[Path] | None, typer.Option("--shapes", metavar="FILE", help="Shapes file (YAML, CSV, list); repeatable.")
     ] = None,
     target: Annotated[
-        str, typer.Option(help=f"auto, {GFX950.arch} or {GFX950.arch}-128cu (offline), local, or replay:FILE.")
+        str,
+        typer.Option(
+            metavar="NAME", help=f"auto, {GFX950.arch} or {GFX950.arch}-128cu (offline), local, or replay:FILE."
+        ),
     ] = "auto",
-    families: Annotated[str | None, typer.Option(help="Comma-separated kernel families; default: all.")] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Trials for each shape at most, earlier runs included.")] = 96,
+    families: Annotated[str | None, typer.Option(metavar="A,B,…", help="Kernel families; default: all.")] = None,
+    trials: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Trials for each shape at most, earlier runs included.")
+    ] = 96,
     patience: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="End a shape's search after N trials without a better one.")
     ] = None,
@@ -137,15 +142,17 @@ def sweep(
         float, typer.Option(min=0, metavar="PERCENT", help="End it when no point left promises so much; 0: never.")
     ] = UNTIL,
     time_budget: Annotated[float | None, typer.Option(min=0, metavar="S", help="Seconds for the whole sweep.")] = None,
-    sampler: Annotated[str, typer.Option(help=f"One of {', '.join(SAMPLERS)}.")] = "auto",
+    sampler: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(SAMPLERS)}.")] = "auto",
     results: Results = RESULTS,
     storage: Storage = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one a core.")] = None,
-    engine: Annotated[str, typer.Option(help="What judges: local, or ray, the nodes of a cluster.")] = "local",
+    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Worker processes; default: one a core.")] = None,
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", help="What judges: local, or ray, the nodes of a cluster.")
+    ] = "local",
     address: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="With --engine ray: of the cluster, or auto.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the samplers.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the samplers.")] = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew instead of resuming.")] = False,
     warm: Annotated[bool, typer.Option("--warm", help="Measure with operands in the GPU's cache.")] = False,
     ranges: Annotated[
@@ -247,8 +254,9 @@ def export(
     format: Annotated[
         str,
         typer.Option(
+            metavar="NAME",
             help=f"yaml: winners into the table. The table as it is: {of_source('table')}. "
-            f"Every trial: {of_source('trials')}."
+            f"Every trial: {of_source('trials')}.",
         ),
     ] = TABLE_FORMAT,
     output: Annotated[
@@ -438,7 +446,9 @@ def shapes_options() -> None:
 def from_config(
     config: Annotated[Path, typer.Argument(metavar="FILE", help="A Hugging Face config.json.")],
     tp: Annotated[str, typer.Option(metavar="A,B,…", help="Tensor-parallel ranks of the deployments.")] = "1",
-    name: Annotated[str | None, typer.Option(help="Of the model; default: the name of the folder.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of the model; default: the name of the folder.")
+    ] = None,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write; default: print it.")] = None,
 ) -> None:
     """Derive a shapes file from the config.json of a model."""
@@ -509,9 +519,9 @@ def verify(
 
 @app.command()
 def explain(
-    M: Annotated[int, typer.Argument()],
-    N: Annotated[int, typer.Argument()],
-    K: Annotated[int, typer.Argument()],
+    M: Annotated[int, typer.Argument(help="Rows of C.")],
+    N: Annotated[int, typer.Argument(help="Columns of C.")],
+    K: Annotated[int, typer.Argument(help="Inner dimension, logical elements.")],
     table: Table = None,
     as_json: Json = False,
 ) -> None:

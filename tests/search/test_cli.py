@@ -185,6 +185,13 @@ def blanks() -> Iterator[list[str]]:
         yield from ([*path.split(), *words] for option in options for words in ([option, " \t"], [f"{option}="]))
 
 
+@pytest.mark.parametrize(("name", "command"), list(leaves(get_command(app).commands)))  # type: ignore[attr-defined]
+def test_help_says_of_every_parameter_what_it_is_and_takes(name: str, command: Any) -> None:
+    assert [one.name for one in command.params if not one.help or not one.help.endswith(".")] == []
+    options = [one for one in command.params if one.param_type_name == "option" and not one.is_flag]
+    assert [one.name for one in options if not one.metavar] == []
+
+
 @pytest.mark.parametrize("words", list(blanks()), ids=lambda words: " ".join(words).rstrip() + "_" * (not words[-1]))
 def test_an_empty_word_is_no_value_and_no_folder(words: list[str], tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)

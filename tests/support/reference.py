@@ -12,19 +12,17 @@ from typer.main import get_command
 from search.cli import app
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
-NAMES = dict.fromkeys(("format", "name", "sampler", "target"), "NAME")
-VALUES = {"families": "A,B", "query": "EXPR", **NAMES}
 
 
 def option_lines(command: Any) -> Iterator[str]:
     """Rows of the command's table."""
     yield from (f"{command.help}\n", "| option | meaning |", "|---|---|")
     for one in command.params:
-        text = (one.help or "logical elements").replace("|", "/")
+        text = one.help.replace("|", "/")
         if one.param_type_name == "argument":
             yield f"| `{one.metavar or one.name}` | {text} |"
             continue
-        value = "" if one.is_flag else f" {one.metavar or VALUES.get(one.name, 'N')}"
+        value = "" if one.is_flag else f" {one.metavar}"
         default = getattr(one.default, "value", one.default)
         shown = "" if one.is_flag or one.required or default is None else f" (default: `{default}`)"
         yield f"| `{one.opts[0]}{value}` | {text}{shown} |"

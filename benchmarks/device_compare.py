@@ -14,6 +14,8 @@ Per shape and protocol (cold, warm) every contender is sampled once a round, in 
   matmul      torch.matmul(a, w.T) in bf16 on the dequantised weight: no quantisation of A, 3.8 times the bytes of B;
               which library computes it is an accident of the environment, so that it is printed and kept
   empty       a kernel that does nothing: what one launch costs by this protocol
+From compute capability 9.0 on our kernels start while the one before ends (programmatic dependent launch), here the one
+of the sample's call before; ``matmul`` does as its library does, and ``empty`` does not.
 Beside them ``roofline``, worked out and not measured: the least time that the FLOPs and the bytes of A, B and C allow.
 The wall time to pick from the 20 starts with an empty Triton cache for either: autotune.csv.
 """

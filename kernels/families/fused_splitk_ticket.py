@@ -49,7 +49,7 @@ class TicketGemm(Gemm):
         for name, value in sliced.args.items():
             arguments |= HANDED if name == "out_ptr" else {name: value}
         constants = {name: value for name, value in sliced.constexprs.items() if name != "STORE"}
-        return replace(sliced, kernel=TritonKernel(self.function, self._waits), args=arguments, constexprs=constants)
+        return replace(sliced, kernel=TritonKernel(self.function, waits=True), args=arguments, constexprs=constants)
 
     def workspaces(self, shape: GemmShape) -> tuple[Buffer, ...]:
         """The slices, and a ticket a tile."""

@@ -23,32 +23,40 @@ HEX_DIGITS: Final = 12
 STUDY: Final = "study"  # stands for all families together: what the name of a study holds
 FUSED_HASHES: Final = (
     "df574bb3273c", "57566879e7f7", "cd72b6a120ea", "70ebca89bdae", "5ccc4819cdfb", "41cb3343a639", "41865a488d68",
+    "e763711c1169",
 )  # fmt: skip
-AITER_TRITON_HASHES: Final = ("f7f7250f084c", "095c5ce010d4", "ad306add2e9b", "7b9fc7f67f24", "01aa57b9ea0e")
+AITER_TRITON_HASHES: Final = (
+    "f7f7250f084c", "095c5ce010d4", "ad306add2e9b", "7b9fc7f67f24", "01aa57b9ea0e", "021d0d1ec72b",
+)  # fmt: skip
 # Hashes of each family's sources that make the same, oldest first: what was made under one of them was made by the
 # last. Since the first ones, in this order: rearranged; the register of the FP4 conversion (the same on devices without
 # it; the table of those with it is a new one); texts of refusals and comments of the HIP sources; a family more, twice;
 # one function that hands over for every kernel with tickets; for devices without FP4 units, values decoded from words
 # and launches that overlap; pads along K that count where indices of rounded A are said to fit 32 bits (another code
-# for millions of rows only); the K loops in one place, and for devices without FP4 units words read side by side.
+# for millions of rows only); the K loops in one place, and for devices without FP4 units words read side by side;
+# launches that all overlap there.
 REARRANGED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "fused": FUSED_HASHES,
         "fused_splitk_atomic": FUSED_HASHES,
         "fused_splitk_workspace": FUSED_HASHES,
-        "fused_splitk_ticket": ("29b50dd76def", "ba02feba7827", "353be517b75a", "a8cd66c6dd5f", "43ec6a0a4ef3"),
+        "fused_splitk_ticket": (
+            "29b50dd76def", "ba02feba7827", "353be517b75a", "a8cd66c6dd5f", "43ec6a0a4ef3", "508f2b0e4e28",
+        ),
         "staged_triton": (
             "de630f329dbf", "4eee1cd26d37", "271a07203285", "39e5edba3ac2", "7e1227456e6c", "73616a3e2302",
-            "af6ad881328d", "3595ba992172",
+            "af6ad881328d", "3595ba992172", "ef891ce692a7",
         ),
-        "staged_splitk_ticket": ("6831eb82f29e", "208d32efabed", "934f9db61936", "c835e60027e7", "7a87c05d1724"),
-        "staged_hip": ("75045e74bf4d", "b0a584ae1286", "8bde312829d5", "36d84ad500fb", "2f557570e52a"),
-        "staged_ck": ("a941ac1c080a", "a2b3baea899b", "580c078b14fc", "392a21c84370", "987d7102f344"),
+        "staged_splitk_ticket": (
+            "6831eb82f29e", "208d32efabed", "934f9db61936", "c835e60027e7", "7a87c05d1724", "9b536b8cd3ea",
+        ),
+        "staged_hip": ("75045e74bf4d", "b0a584ae1286", "8bde312829d5", "36d84ad500fb", "2f557570e52a", "b4b01b19864c"),
+        "staged_ck": ("a941ac1c080a", "a2b3baea899b", "580c078b14fc", "392a21c84370", "987d7102f344", "7c686801eedd"),
         "aiter_triton_a4w4": AITER_TRITON_HASHES,
         "aiter_triton_a16w4": AITER_TRITON_HASHES,
         STUDY: (
             "3a91bffaeb7c", "8fd3ef6c6342", "5ec722cb0cf1", "bbcfd47d2b3d", "740a83273624", "e83f849cf609",
-            "a0fa434da33d", "80667129ea54",
+            "a0fa434da33d", "80667129ea54", "e5187b570c10",
         ),
     }
 )  # fmt: skip

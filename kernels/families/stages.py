@@ -160,7 +160,7 @@ class Round(Stage):
         """A tile a program."""
         _, padded_k = self._extents(shape)
         return KernelCall(
-            TritonKernel(round_kernel),
+            TritonKernel(round_kernel, waits=True),
             (cdiv(shape.M, self.BLOCK_M) * cdiv(padded_k, self.BLOCK_K), 1, 1),
             {"a_ptr": "a", "values_ptr": "a_values", "M": shape.M, "stride_am": stride_am},
             {"K": shape.K, "BLOCK_M": self.BLOCK_M, "BLOCK_K": self.BLOCK_K,
@@ -221,7 +221,7 @@ class Clear(Stage):
         """A run of elements a program."""
         elements = shape.M * shape.N
         return KernelCall(
-            TritonKernel(zero_kernel),
+            TritonKernel(zero_kernel, waits=True),
             (cdiv(elements, ZERO_BLOCK), 1, 1),
             {"x_ptr": self.buffer, "elements": elements},
             {"BLOCK": ZERO_BLOCK, "WIDE_OFFSETS": is_wide(elements)},
@@ -264,7 +264,7 @@ class Gemm(Stage):
         row = {} if self.staged else {"stride_am": stride_am}
         quantise = {} if self.staged else {"QUANTIZER": tile.quantizer, "A_OPERAND": tile.a_operand}
         return KernelCall(
-            TritonKernel(function, self._waits),
+            TritonKernel(function, waits=True),
             (cdiv(shape.M, tile.BLOCK_M) * cdiv(shape.N, tile.BLOCK_N), split_k, 1),
             {**a, "b_ptr": "b", "b_scale_ptr": "b_scale", "out_ptr": out, "M": shape.M, **row, "stride_om": shape.N},
             {"N": shape.N, "K": shape.K,
@@ -275,11 +275,6 @@ class Gemm(Stage):
             TileCoverage(shape.M, shape.N, tile.BLOCK_M, tile.BLOCK_N, tile.GROUP_M, tile.num_xcds, split_k),
             tile.launch_options(),
         )  # fmt: skip
-
-    @property
-    def _waits(self) -> bool:
-        """Whether its kernel waits for the one that rounded A."""
-        return bool(self.staged and self.rounded)
 
     @property
     def _operand(self) -> tuple[Any, dict[str, str]]:
@@ -299,7 +294,7 @@ class Gemm(Stage):
 
     def _row_of_a(self, shape: GemmShape, stride_am: int) -> int:
         """Elements of a row of what it reads as A."""
-        if self._waits:
+        if self.staged and self.rounded:
             return round_up(shape.K, self.tile.BLOCK_K)
         return shape.K if self.staged else stride_am
 

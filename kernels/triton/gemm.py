@@ -7,7 +7,7 @@ import triton.language as tl
 
 from kernels.triton.decoded import columns_of_places, in_product_order, round_tile
 from kernels.triton.products import decoded_product, fused_product, packed_product
-from kernels.triton.tiles import start_next, store_tile, tile_of_program, wait_for_previous
+from kernels.triton.tiles import begin, store_tile, tile_of_program, wait_for_previous
 
 
 @triton.jit(do_not_specialize=["M"])
@@ -25,7 +25,7 @@ def fused_gemm_kernel(
     Each program multiplies a [BLOCK_M, BLOCK_N] tile over its share of K. A split with no share stores zeros.
     A_OPERAND ``bf16`` multiplies the values of both operands as bf16, where no FP4 unit exists.
     """
-    start_next()
+    begin(STORE)
     pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
     acc = fused_product(
         a_ptr, b_ptr, b_scale_ptr, pid_m, pid_n, split, M, stride_am, N, K, BLOCK_M, BLOCK_N, BLOCK_K, SPLIT_K,
@@ -44,6 +44,7 @@ def staged_gemm_kernel(
     CACHE: tl.constexpr, STORE: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
 ):  # fmt: skip
     """C[M, N] (or one K slice of it) = A @ B.T for packed row-major A [M, K//2], its shuffled scales, shuffled B."""
+    begin(STORE)
     pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
     acc = packed_product(
         codes_ptr, a_scale_ptr, b_ptr, b_scale_ptr, pid_m, pid_n, split, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, SPLIT_K,
@@ -64,7 +65,7 @@ def round_kernel(
     ``values`` of bf16 [K//TILE_K, M, TILE_K], both extents rounded up, has the GEMM's tiles [TILE_M, TILE_K] as runs.
     Beyond K it gets zeros; rows beyond M stay as they are. BLOCK_K and TILE_K are multiples of 128.
     """
-    start_next()
+    begin("")
     PADDED_K: tl.constexpr = (K + TILE_K - 1) // TILE_K * TILE_K
     pid = tl.program_id(0)
     num_k: tl.constexpr = (PADDED_K + BLOCK_K - 1) // BLOCK_K
@@ -90,8 +91,7 @@ def decoded_gemm_kernel(
     CACHE: tl.constexpr, STORE: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
 ):  # fmt: skip
     """C[M, N] (or one K slice of it) = A @ B.T for the values of ``round_kernel`` and shuffled MXFP4 B."""
-    start_next()
-    wait_for_previous()
+    begin(STORE)
     pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
     acc = decoded_product(
         values_ptr, b_ptr, b_scale_ptr, pid_m, pid_n, split, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, SPLIT_K, CACHE,
@@ -103,6 +103,7 @@ def decoded_gemm_kernel(
 @triton.jit(do_not_specialize=["elements"])
 def zero_kernel(x_ptr, elements, BLOCK: tl.constexpr, WIDE_OFFSETS: tl.constexpr):
     """Set x [elements] of fp32 to zero."""
+    begin("")
     pid = tl.program_id(0)
     offsets = (pid.to(tl.int64) if WIDE_OFFSETS else pid) * BLOCK + tl.arange(0, BLOCK)
     tl.store(x_ptr + offsets, tl.zeros((BLOCK,), dtype=tl.float32), mask=offsets < elements)

@@ -20,6 +20,7 @@ def staged_ticket_kernel(
     CACHE: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
 ):  # fmt: skip
     """C[M, N] = A @ B.T for packed row-major A [M, K//2], its shuffled scales and shuffled B; scratch as there."""
+    wait_for_previous()
     pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
     acc = packed_product(
         codes_ptr, a_scale_ptr, b_ptr, b_scale_ptr, pid_m, pid_n, split, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, SPLIT_K,

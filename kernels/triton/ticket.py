@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 
 from kernels.triton.products import fused_product
-from kernels.triton.tiles import store_tile, tile_of_program
+from kernels.triton.tiles import store_tile, tile_of_program, wait_for_previous
 
 
 def wait_for_stores(value, _semantic=None):
@@ -96,6 +96,7 @@ def fused_ticket_kernel(
     ``slices`` [SPLIT_K, M, N] of fp32 is scratch. ``tickets`` of int32, one a tile, are zero before the launch and
     after it. No other launch may use them meanwhile.
     """
+    wait_for_previous()
     pid_m, pid_n, split = tile_of_program(M, N, BLOCK_M, BLOCK_N, GROUP_M, NUM_XCDS)
     acc = fused_product(
         a_ptr, b_ptr, b_scale_ptr, pid_m, pid_n, split, M, stride_am, N, K, BLOCK_M, BLOCK_N, BLOCK_K, SPLIT_K,

@@ -20,9 +20,21 @@ def start_next():
 
 @triton.jit
 def wait_for_previous():
-    """Wait until the kernel before has ended and what it stored can be read; at once if it had to before the launch."""
+    """Wait until the kernels before have ended and what they stored can be read; every kernel does before it reads."""
     if cuda_capability_geq(9, 0):
         gdc_wait()
+
+
+@triton.jit
+def begin(STORE: tl.constexpr):
+    """What a kernel does first; STORE as of :func:`store_tile`, empty for one that stores no product.
+
+    After ``out`` comes another product. Its workgroups would crowd together where this one has left room, so that it
+    starts only once all of this one's are about to store.
+    """
+    wait_for_previous()
+    if STORE != "out":
+        start_next()
 
 
 @triton.jit
@@ -177,6 +189,7 @@ def store_tile(
     row = offs_m.to(tl.int64) if WIDE_OFFSETS else offs_m
     mask = (offs_m < M)[:, None] & (offs_n < N)[None, :]
     if STORE == "out":
+        start_next()
         pointers = out_ptr + row[:, None] * stride_om + offs_n[None, :]
         tl.store(pointers, acc.to(tl.bfloat16), mask=mask)
     else:

@@ -264,6 +264,42 @@ def test_a_users_capture_keeps_its_workspace_and_sees_new_inputs_and_weights() -
         assert wrong(a, weight, out) == 0
 
 
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize(("M", "N", "K"), [(4, 2880, 512), (64, 576, 512)])  # one launch, and several
+def test_a_call_right_behind_what_makes_its_input_sees_it(M: int, N: int, K: int, captured: bool) -> None:
+    """Its first kernel starts before its predecessor has ended: here a join of streams, a memset, and kernels."""
+    chosen = dispatcher()
+    weight, given = PackedWeight.from_dense(randn(N, K)), randn(M, K)
+    slow, other = randn(4096, 4096), torch.cuda.Stream()
+    a, out = torch.zeros_like(given), chosen.gemm(given, weight)
+
+    def results() -> list[torch.Tensor]:
+        current = torch.cuda.current_stream()
+        other.wait_stream(current)
+        with torch.cuda.stream(other):
+            slow @ slow
+            a.copy_(given)
+        current.wait_stream(other)
+        joined = chosen.gemm(a, weight)
+        a.zero_()
+        cleared = chosen.gemm(a, weight)
+        slow @ slow
+        torch.neg(given, out=a)
+        return [joined, cleared, chosen.gemm(a, weight)]
+
+    made, graph = results(), torch.cuda.CUDAGraph()
+    if captured:
+        with torch.cuda.graph(graph):
+            made = results()
+    for _ in range(20):
+        if captured:
+            graph.replay()
+        else:
+            made = results()
+        torch.cuda.synchronize()
+        assert [torch.equal(*pair) for pair in zip(made, (out, out * 0, -out), strict=True)] == [True] * 3
+
+
 def test_a_shape_that_a_capture_sees_first_is_refused_with_the_cure() -> None:
     chosen = dispatcher()
     weight, a = PackedWeight.from_dense(randn(64, 64)), randn(3, 64)

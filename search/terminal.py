@@ -186,7 +186,8 @@ def one_line_errors() -> Iterator[None]:
         print_lines([f"error: {printable(' '.join(str(error).split()))}"], output_console(sys.stderr))
         raise SystemExit(EXIT_INPUT) from error
     except KeyboardInterrupt as error:
-        print(f"interrupted{f'; {error}' if str(error) else ''}", file=sys.stderr)
+        behind = "\n" if sys.stderr.isatty() else ""  # the ^C that a terminal shows
+        print("; ".join([f"{behind}interrupted", *map(str, error.args)]), file=sys.stderr)
         raise SystemExit(EXIT_INTERRUPTED) from error
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:  # not of the output: a bug

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -149,8 +150,20 @@ def prepared(chosen: Sequence[Tile]) -> None:
         print(f"surface of {tile[0]}x{tile[1]}, {number} of {len(chosen)}", file=sys.stderr, flush=True)
 
 
-def winner_rank(row: SurfaceRow, machine: Machine, constants: Constants) -> int:
-    """How many tiles are predicted no slower than the one that won, itself included."""
+class Place(NamedTuple):
+    """Where the tile that won stands among all that could have.
+
+    Args:
+        rank: How many are predicted no slower, itself included; 0 where the others are not known.
+        slower: It is predicted than the fastest, relative.
+    """
+
+    rank: int
+    slower: float
+
+
+def winner_place(row: SurfaceRow, machine: Machine, constants: Constants) -> Place:
+    """Place of the tile that won among the tiles that may be used at the row's N."""
     times = {tile: predicted_us(tile, row.shape, machine, constants) for tile in tiles(row.shape.N)}
     own = times.get(row.tile, float("inf"))  # of a tile that may not be used at this N
-    return sum(us <= own for us in times.values())
+    return Place(sum(us <= own for us in times.values()), own / min(times.values()) - 1)

@@ -7,7 +7,8 @@ CSV files, with the columns that are needed:
 --gpumode       logged configurations of AITER's fused Triton kernel: shape, BSM, BSN, BSK, NW, NS, WPE, SPLITK, cache,
                 us, rel, ref, version. The kernel is compiled from the AITER that MXFP4_AITER names.
 --code-objects  AITER's tuned a4w4 shapes as AITER has them, with a column kernel_family (asm): M, N, K, tile_m,
-                tile_n, splitK, us. One author, one kernel a shape: ranks say where the winner stands among all tiles.
+                tile_n, splitK, us. One author, one kernel a shape: ranks say where the winner stands among all tiles,
+                and how often it is predicted as fast as the first but for the noise of a measurement.
 
 The constants of the product are held against every row. With --fit-s, those that are marked *fit* are searched as well:
 once on all rows, whose result is printed, and once on the layers (N, K) outside of each of five folds, whose errors,
@@ -33,7 +34,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from code_object_surfaces import SurfaceRow, prepared, tiles, winner_rank
+from code_object_surfaces import Place, SurfaceRow, prepared, tiles, winner_place
 from timed_rows import TIME_BANDS_US, TimedRow, code_object_times, logged_configurations
 
 from kernels.errors import InputError
@@ -43,6 +44,7 @@ from search.terminal import one_line_errors
 
 FOLDS = 5
 SAME = 0.012  # relative difference of two runs of one configuration: pairs within it have no order
+UNKNOWN = Place(0, 0.0)
 HARNESS_FIELDS = ("launch_us", "extra_kernel_us")
 Ranges = Mapping[str, tuple[float, float]]
 Row = TimedRow | SurfaceRow
@@ -153,34 +155,39 @@ class LeftOut:
 
     Args:
         times: [rows] us.
-        ranks: Where the tile that won stands among all [rows]; empty where other kernels are not known.
+        places: Of the tile that won [rows].
     """
 
     times: np.ndarray
-    ranks: np.ndarray
+    places: Sequence[Place]
 
 
 def held_out(rows: Sequence[Row], start: Point, ranges: Ranges, seconds: float, seed: int) -> LeftOut:
     """Judge every fold by a fit to the others."""
-    times, ranks = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
+    times, places = np.zeros(len(rows)), [UNKNOWN] * len(rows)
     for fold, out in enumerate(folds(rows, seed)):
         kept = [row for row, left in zip(rows, out, strict=True) if not left]
         point = fitted(kept, start, ranges, seconds / FOLDS, seed + fold)
         own = [row for row, left in zip(rows, out, strict=True) if left]
-        times[out], ranks[out] = predicted(own, point), ranks_of(own, point)
-    return LeftOut(times, ranks if ranks.any() else np.zeros(0, np.int64))
+        times[out] = predicted(own, point)
+        for index, place in zip(np.flatnonzero(out), places_of(own, point), strict=True):
+            places[index] = place
+    return LeftOut(times, places)
 
 
-def ranks_of(rows: Sequence[Row], point: Point) -> list[int]:
-    """Rank of each row's kernel among those that could have won; 0 where they are not known."""
+def places_of(rows: Sequence[Row], point: Point) -> list[Place]:
+    """Place of each row's kernel among those that could have won."""
     machine = Machine(harness=point.harness)
-    return [winner_rank(row, machine, point.constants) if isinstance(row, SurfaceRow) else 0 for row in rows]
+    return [winner_place(row, machine, point.constants) if isinstance(row, SurfaceRow) else UNKNOWN for row in rows]
 
 
-def top(ranks: Sequence[int] | np.ndarray) -> str:
-    """Shares of winners that are predicted first, and among the first three."""
-    found = np.asarray(ranks)
-    return f"winner first {(found == 1).mean():.1%}  among three {(found <= 3).mean():.1%}" if found.any() else ""
+def top(places: Sequence[Place]) -> str:
+    """Shares of winners that are predicted first, among the first three, and as fast as the first but for noise."""
+    ranks, slower = np.array(places).T
+    if not ranks.any():
+        return ""
+    near = f"within {SAME:.1%} of the first {(slower <= SAME).mean():.1%}"
+    return f"winner first {(ranks == 1).mean():.1%}  among three {(ranks <= 3).mean():.1%}  {near}"
 
 
 def widths(rows: Sequence[Row], times: np.ndarray) -> str:
@@ -207,11 +214,11 @@ def by_time(rows: Sequence[Row], times: np.ndarray) -> Iterator[str]:
 
 def report(title: str, rows: Sequence[Row], start: Point, ranges: Ranges, seconds: float, seed: int) -> None:
     """Print how the product's constants agree with ``rows``, and after a fit the rows left out of it."""
-    print(f"{title}\n  constants as they are  {scores(rows, predicted(rows, start))}  {top(ranks_of(rows, start))}")
+    print(f"{title}\n  constants as they are  {scores(rows, predicted(rows, start))}  {top(places_of(rows, start))}")
     if not seconds:
         return
     left = held_out(rows, start, ranges, seconds, seed)
-    print(f"  fitted, layers left out {scores(rows, left.times)}  {top(left.ranks)}")
+    print(f"  fitted, layers left out {scores(rows, left.times)}  {top(left.places)}")
     for line in by_time(rows, left.times):
         print(f"    {line}")
     print(f"  of these: {widths(rows, left.times)}", flush=True)

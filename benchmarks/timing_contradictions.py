@@ -7,6 +7,10 @@ fits into another one, with no more rows, columns and depth, can be padded to it
 took longer than such a larger problem, one of the two was measured in another state of the machine. Printed are how
 many rows did, by how much and of which layers, and the errors of the times nearest to the measured ones (least sum of
 absolute differences of logarithms) that grow with M, N and K: no such model errs less, whatever it knows.
+
+Winners contradict one another too. Where M is no more than the rows of the smallest tile, every kernel has one row of
+tiles, and a layer's fastest is nearly the same problem at each such M. Printed is how often two of them name one
+tile, and how often the tile that most of a layer's rows name, chosen with the answers known, is a row's own.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from kernels.problem import GemmShape
 from search.terminal import one_line_errors
 
 Floats = npt.NDArray[np.float64]
+Tile = tuple[int, int]
 LIMITS = (0.01, 0.05, 0.10, 0.20)
 
 
@@ -72,10 +77,28 @@ def layers(shapes: Sequence[GemmShape], over: Floats) -> str:
     return ", ".join(f"{name} {names.count(name)}" for name in sorted(set(names), key=lambda name: -names.count(name)))
 
 
+def agreement(tiles: Sequence[Tile], shapes: Sequence[GemmShape]) -> str:
+    """How often rows of one layer (N, K), with one row of tiles whatever the tile, were won by the same tile."""
+    one_row = min(tile_m for tile_m, _ in tiles)
+    won: dict[tuple[int, int], list[Tile]] = {}
+    for tile, shape in zip(tiles, shapes, strict=True):
+        if one_row >= shape.M:
+            won.setdefault((shape.N, shape.K), []).append(tile)
+    several = [found for found in won.values() if len(found) > 1]
+    same = [a == b for found in several for a, b in itertools.combinations(found, 2)]
+    usual = [max(found.count(tile) for tile in found) for found in several]
+    rows = sum(map(len, several))
+    if not rows:
+        return f"no layer has two rows with M <= {one_row}"
+    return (f"M <= {one_row}: {rows} rows of {len(several)} layers; two of one layer have the same winner in "
+            f"{np.mean(same):.1%}, its usual winner is right in {sum(usual) / rows:.1%}")  # fmt: skip
+
+
 def main(path: Annotated[Path, typer.Argument(metavar="CSV", help="AITER's tuned a4w4 shapes.")]) -> None:
     """Print contradictions and the floor that they set."""
     rows = list(code_object_times(path))
-    shapes, us = [shape for _, shape, _ in rows], np.array([us for _, _, us in rows])
+    tiles, shapes = [tile for tile, _, _ in rows], [shape for _, shape, _ in rows]
+    us = np.array([us for _, _, us in rows])
     inside = contained(shapes)
     over, errors = excess(inside, us), np.abs(nearest_growing(inside, us) / us - 1)
     counts = ", ".join(f"{(over > limit).sum()} by {limit:.0%}" for limit in LIMITS)
@@ -87,6 +110,7 @@ def main(path: Annotated[Path, typer.Argument(metavar="CSV", help="AITER's tuned
             floor = f"mean {errors[band].mean():.1%}, p90 {np.quantile(errors[band], 0.9):.1%}"
             print(f"{low:3g} to {high:3g} us: {band.sum():4d} rows, {(over[band] > 0.05).mean():.0%} longer by 5%; "
                   f"no growing model errs less than {floor}")  # fmt: skip
+    print(agreement(tiles, shapes))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from timed_rows import between, read_rows
-from timing_contradictions import contained, excess, nearest_growing
+from timing_contradictions import agreement, contained, excess, nearest_growing
 
 from kernels.errors import InputError
 from kernels.problem import GemmShape
@@ -40,3 +40,13 @@ def test_a_problem_that_took_longer_than_a_larger_one_contradicts_it() -> None:
     assert times[0] <= times[1] * (1 + 1e-6)
     assert np.abs(np.log(times / (5.0, 4.0, 1.0))).sum() == pytest.approx(np.log(5 / 4), abs=1e-5)
     assert nearest_growing(inside, np.array([3.0, 4.0, 1.0])) == pytest.approx([3.0, 4.0, 1.0], rel=1e-5)
+
+
+def test_winners_are_compared_where_every_kernel_has_one_row_of_tiles() -> None:
+    small, large = (32, 128), (64, 128)
+    won = [(small, 1, 512), (large, 2, 512), (small, 32, 512), (large, 33, 512), (large, 1, 1024)]
+    shapes = [GemmShape(M, 128, K) for _, M, K in won]
+    found = agreement([tile for tile, _, _ in won], shapes)
+    assert found.startswith("M <= 32: 3 rows of 1 layers")
+    assert "same winner in 33.3%, its usual winner is right in 66.7%" in found
+    assert agreement([large], shapes[:1]) == "no layer has two rows with M <= 64"

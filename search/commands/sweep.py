@@ -43,10 +43,10 @@ from search.results.stored import held_frame, note_asked, searched_trials, study
 from search.results.studies import Rounds, first_study, only_writer
 from search.results.trials import KeptTrials
 from search.space.space import SearchSpace, load_spaces
-from search.study.earlier import EarlierStudies
+from search.study.earlier import EarlierStudies, OtherShape
 from search.study.points import Points
 from search.study.priors import best_point, first_trials, sweep_points
-from search.study.samplers import GRID, check_sampler
+from search.study.samplers import GRID, LEARN_FROM_OTHERS, check_sampler
 from search.study.sharing import SharedStudy, SharedTrials
 from search.study.study import LOOK_S, Progress, Stopping, StudyRun
 from search.terminal import stop_on_interrupt
@@ -359,8 +359,7 @@ class _Sweep:
         if points is None or complete:
             points = Points({}, request.seed) if complete else self.points(shape)
         record = partial(_record, study=kept.study_name, device=self.evaluator.device)
-        with self.reading:
-            others = [] if complete else self.patiently(lambda: self.earlier.trials(shape))
+        others = [] if complete else self.other_shapes(shape)
         run = StudyRun(
             kept, shape, self.evaluator, points, record, self.notify, self.stop, others, sharing,
             submitted=slot.close if slot is not None and self.evaluator.ahead else lambda: None,
@@ -373,6 +372,13 @@ class _Sweep:
         if leads:
             self.end(trials, ended)
         return ended.done - self.held[shape]
+
+    def other_shapes(self, shape: GemmShape) -> list[OtherShape]:
+        """Trials of other shapes, for a sampler that learns from them."""
+        if self.request.sampler not in LEARN_FROM_OTHERS:
+            return []
+        with self.reading:
+            return self.patiently(lambda: self.earlier.trials(shape))
 
     def end(self, trials: KeptTrials, ended: Progress) -> None:
         """The search of a shape that this sweep leads has done what it could."""

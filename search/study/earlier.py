@@ -16,7 +16,6 @@ from kernels.families import FAMILIES
 from kernels.problem import GemmShape
 from search.evaluation import TIMED, Point
 from search.results.columns import rows_of
-from search.results.winners import config_of
 from search.study.priors import NEIGHBOURS, distance, winners_of
 
 READ_AT_ONCE: Final = 8  # shapes: most of them have a winner, and three are asked for
@@ -57,12 +56,16 @@ def other_shapes(frame: pd.DataFrame, shape: GemmShape, device: DeviceKey, proto
 
 def _other(shape: GemmShape, rows: pd.DataFrame) -> OtherShape:
     families = dict(tuple(rows.groupby("family", sort=False)))
-    frames = {
-        str(family): pd.DataFrame([config_of(row).to_dict() for _, row in group.iterrows()])
-        for family, group in families.items()
-    }
+    frames = {str(family): _knobs(str(family), group) for family, group in families.items()}
     times = np.concatenate([group["taken_us"].to_numpy(np.float64) for group in families.values()])
     return OtherShape(shape, frames, times)
+
+
+def _knobs(family: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """Knobs of ``family``; one that a trial's version did not record has the default."""
+    default = FAMILIES[family].config_type().to_dict()
+    columns = {name: rows[name].fillna(value).astype(type(value)) for name, value in default.items()}
+    return pd.DataFrame(columns).reset_index(drop=True)
 
 
 class EarlierStudies:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from search.study.points import Points
 
 GRID = "grid"  # name of the sampler that takes the points in their order
+LEARN_FROM_OTHERS = ("auto", "surrogate")  # samplers that make use of the trials of other shapes
 
 
 @dataclass(frozen=True)

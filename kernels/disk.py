@@ -36,16 +36,22 @@ def write_atomically(path: Path, content: bytes) -> None:
         InputError: The folder is missing or cannot be written; ``path`` is unchanged.
     """
     try:
-        replace_file(path.resolve(), content)
+        replace_file(real_path(path), content)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}); name a folder you may write") from error
+
+
+def real_path(path: Path) -> Path:
+    """Where the links of ``path`` lead; a circle of them fails once it is opened, as an OSError on every Python."""
+    return Path(os.path.realpath(path))
 
 
 def replace_file(path: Path, content: bytes) -> None:
     """Replace ``path`` by ``content``: temporary name in the same folder, fsync, rename.
 
     Raises:
-        OSError: The folder is missing, full, or cannot be written; ``path`` is unchanged and nothing else is left.
+        OSError: The folder is missing, full, or cannot be written, or ``path`` is a device or a pipe; it is unchanged
+            and nothing else is left.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -61,9 +67,12 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def _keep_mode(handle: int, path: Path) -> None:
-    """Give the new file the permissions of the one it replaces."""
+    """Give the new file the permissions of the one it replaces, which must be a file: not /dev/null, nor a pipe."""
     with suppress(FileNotFoundError):
-        os.fchmod(handle, path.stat().st_mode & 0o777)
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # of a folder the rename says it
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        os.fchmod(handle, mode & 0o777)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -136,3 +137,9 @@ def test_every_room_says_what_it_is() -> None:
     assert [
         room for room in sorted(rooms) if not ast.get_docstring(ast.parse((room / "__init__.py").read_text()))
     ] == []
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """They are imported by their names: of two of one name pytest collects neither, if both are asked for."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []

@@ -21,7 +21,7 @@ from triton.backends.compiler import GPUTarget
 
 import kernels
 from kernels.device import GFX950, DeviceKey, local_device
-from kernels.disk import default_cache, tables_folder, writable_cache
+from kernels.disk import default_cache, real_path, tables_folder, writable_cache
 from kernels.errors import InputError
 from kernels.families.aiter import installed as aiter_installed
 from kernels.rocm.code_objects import find_catalogue
@@ -272,7 +272,7 @@ def _optuna(results: Path, storage: str | None) -> Check:
 def _refusal(where: Path) -> str | None:
     """Why nothing can be written into ``where``, which need not be there yet; None if it can."""
     try:
-        folder = next(place for place in (where.resolve(), *where.resolve().parents) if place.exists())
+        folder = next(place for place in (real_path(where), *real_path(where).parents) if place.exists())
         with tempfile.TemporaryFile(dir=folder):
             return None
     except OSError as error:

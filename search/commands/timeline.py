@@ -74,7 +74,8 @@ def _chosen(frame: pd.DataFrame, trial: str) -> tuple[pd.Series[Any], str]:
     """The row, and what it is to its shape."""
     if trial.isdecimal():
         if int(trial) < len(frame):
-            return frame.iloc[int(trial)], f"trial {frame.iloc[int(trial)]['trial']} of its study"
+            row = frame.iloc[int(trial)]
+            return row, "of no study" if pd.isna(row["trial"]) else f"trial {row['trial']} of its study"
         raise InputError(f"--timeline {trial}: the results have rows 0 to {len(frame) - 1}")
     try:
         shape = GemmShape.parse(trial)

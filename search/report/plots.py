@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from kernels.device import DeviceKey
-from kernels.disk import replace_file
+from kernels.disk import real_path, replace_file
 from kernels.errors import InputError
 from kernels.problem import GemmShape
 from search.report.closing import compact
@@ -84,7 +84,7 @@ def save_figure(plt: Any, figure: Any, path: Path) -> None:
     whole = io.BytesIO()
     figure.savefig(whole, format="png", dpi=DOTS_PER_INCH)
     plt.close(figure)
-    replace_file(path.resolve(), whole.getvalue())
+    replace_file(real_path(path), whole.getvalue())
 
 
 def _winning(rows: pd.DataFrame, kind: str) -> str:

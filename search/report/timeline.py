@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernels.disk import replace_file
+from kernels.disk import real_path, replace_file
 from kernels.errors import InputError
 from search.gfx950.model.compute_unit import Span
 from search.gfx950.model.launch_time import LaunchTime
 from search.report.plots import pyplot, save_figure
 
+ENDINGS = (".png", ".json")
 UNITS = {"mfma": "MFMA", "valu": "VALU", "lds": "LDS", "vmem": "vector memory"}
 WAITS = {"wait memory": "waits for memory", "wait lds": "waits for the LDS", "wait barrier": "waits at a barrier"}
 CATEGORY = "simulated"  # of an event, for the viewer's filter
@@ -25,22 +26,29 @@ COLOURS = {
 def write_timeline(
     names: Sequence[str], times: Sequence[LaunchTime], title: str, clock_mhz: float, to: Path
 ) -> list[Path]:
-    """Write ``to`` with the endings ``.png`` and ``.json``; both paths.
+    """Write ``to`` with the endings ``.png`` and ``.json``, instead of one of them that it has; both paths.
 
     Args:
         clock_mhz: Clock of the shader engine.
 
     Raises:
-        InputError: No matplotlib, or a file that cannot be written.
+        InputError: No matplotlib, ``to`` is a folder, or a file that cannot be written.
     """
-    picture, trace = to.with_suffix(".png"), to.with_suffix(".json")
     try:
+        if to.is_dir():
+            raise InputError(f"{to}: is a folder; name files in it, without their endings, with --to")
+        picture, trace = (to.with_name(_stem(to) + ending) for ending in ENDINGS)
         to.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(trace.resolve(), json.dumps(trace_events(names, times, clock_mhz)).encode())
+        replace_file(real_path(trace), json.dumps(trace_events(names, times, clock_mhz)).encode())
         _draw(names, times, title, clock_mhz, picture)
     except OSError as error:
         raise InputError(f"{to}: cannot be written ({error.strerror}); name another path with --to") from error
     return [picture, trace]
+
+
+def _stem(to: Path) -> str:
+    """The name of the files without an ending; another dot is a part of it."""
+    return to.stem if to.suffix in ENDINGS else to.name
 
 
 def lane_of(span: Span) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
+from kernels.disk import real_path
 from kernels.errors import InputError
 
 WAIT_S: Final = 60.0  # an export of thousands of rows takes seconds
@@ -44,7 +45,7 @@ def locked(paths: Iterable[Path], wait_s: float = WAIT_S) -> Iterator[None]:
         InputError: Another process holds one for longer than ``wait_s``, or a folder cannot be written.
     """
     with ExitStack() as held:
-        for real in sorted({path.resolve() for path in paths}):  # in one order, so that two never wait for each other
+        for real in sorted({real_path(path) for path in paths}):  # in one order, so that two never wait for each other
             if not real.parent.is_dir():
                 raise InputError(
                     f"{real}: cannot be written (there is no such folder); make it or name another --output"

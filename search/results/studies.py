@@ -12,6 +12,7 @@ import pandas as pd
 from filelock import Timeout
 
 from kernels.device import DeviceKey
+from kernels.disk import real_path
 from kernels.errors import InputError
 from kernels.families import study_hash
 from kernels.families.sources import STUDY, settled
@@ -84,7 +85,7 @@ def only_writer(location: Path | str) -> Iterator[None]:
     if path is None:
         yield
         return
-    real = path.resolve()
+    real = real_path(path)
     with ExitStack() as held:
         try:
             if not real.parent.exists():

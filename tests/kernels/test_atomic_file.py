@@ -57,6 +57,22 @@ def test_missing_folder_is_an_input_error(tmp_path: Path) -> None:
         write_atomically(tmp_path / "none" / "file", b"x")
 
 
+def test_a_circle_of_links_is_an_input_error(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(link)
+    with pytest.raises(InputError, match="link: cannot be written"):
+        write_atomically(link, b"x")
+    assert list(tmp_path.iterdir()) == [link] and link.is_symlink()
+
+
+def test_only_a_file_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)  # as /dev/null, which root may replace
+    with pytest.raises(InputError, match=r"pipe: cannot be written .it is not a regular file"):
+        write_atomically(path, b"x")
+    assert list(tmp_path.iterdir()) == [path] and path.is_fifo()
+
+
 @pytest.mark.parametrize("dying", ["os.fchmod", "os.fsync", "os.replace", "os.open"])
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGINT"])
 def test_whenever_the_writer_dies_the_file_is_whole(tmp_path: Path, dying: str, signal: str) -> None:
@@ -94,3 +110,10 @@ def test_a_failed_write_leaves_the_old_file_alone(
     with pytest.raises(InputError, match="No space left on device"):
         write_atomically(path, b"new")
     assert (list(tmp_path.iterdir()), path.read_bytes()) == ([path], b"old")
+
+
+def test_links_are_followed_in_one_place() -> None:
+    """``Path.resolve`` fails with a RuntimeError at a circle of links, before Python 3.13."""
+    named = re.compile(r"(?<![)\]])(?<!config)\.resolve\(\)")  # of a name; module files and config.json are there
+    rooms = (ROOT / "kernels", ROOT / "search")
+    assert [path for room in rooms for path in room.rglob("*.py") if named.search(path.read_text())] == []

@@ -77,6 +77,33 @@ def test_both_files_are_written(tmp_path: Path) -> None:
     assert len(json.loads(trace.read_text())["traceEvents"]) == 1 + 2 * 4 + 4
 
 
+@pytest.mark.parametrize(
+    ("to", "stem"), [("x", "x"), ("x.png", "x"), ("x.json", "x"), ("x.v2", "x.v2"), ("x 1\nü", "x 1\nü")]
+)
+def test_only_their_own_endings_are_replaced(tmp_path: Path, to: str, stem: str) -> None:
+    pytest.importorskip("matplotlib")
+    paths = write_timeline(["gemm"], [TIME], "title", 2400.0, tmp_path / to)
+    assert paths == [tmp_path / f"{stem}.png", tmp_path / f"{stem}.json"]
+    assert sorted(paths) == sorted(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("to", [".", "..", "/", "new"])
+def test_a_folder_is_no_name_of_files(tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "new").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"is a folder; name files in it, without their endings, with --to"):
+        write_timeline(["gemm"], [TIME], "title", 2400.0, Path(to))
+    assert [path.name for path in tmp_path.rglob("*")] == ["new"]
+
+
+def test_a_circle_of_links_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for ending in (".png", ".json"):
+        (tmp_path / f"x{ending}").symlink_to(tmp_path / f"x{ending}")
+    with pytest.raises(InputError, match=r"x: cannot be written .*--to"):
+        write_timeline(["gemm"], [TIME], "title", 2400.0, tmp_path / "x")
+
+
 def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="--to"):

@@ -74,3 +74,9 @@ def test_what_is_drawn_is_said_and_lies_where_it_says(tmp_path: Path, monkeypatc
     assert lines[-1].startswith("alone, in us: launch 2.")
     assert [str(path) for path in paths] == ["timeline-16x128x256-0.png", "timeline-16x128x256-0.json"]
     assert json.loads(paths[1].read_text())["traceEvents"]
+
+
+def test_a_row_of_a_file_that_names_no_trials_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    frame = results(predicted(4.0, M=16, N=128, K=256)).assign(trial=pd.NA)
+    assert timeline(frame, "0", tmp_path / "x")[0][0] == "row 0: of no study"

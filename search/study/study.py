@@ -199,7 +199,7 @@ class StudyRun:
             self._remember(record)
         total = min(trials, len(earlier) + self.points.untried)
         self.notify(self._progress(len(earlier), total))
-        if total > len(earlier) and not _was_settled(earlier, total):
+        if total > len(earlier) and not _was_settled(earlier, total) and not self.stop.is_set():
             end_s = math.inf if deadline_s is None else deadline_s
             clock = _Clock(end_s, shares, min(FIRST_TRIALS, self.evaluator.capacity))
             self._seeds = deque(seeds)

@@ -37,6 +37,8 @@ NO_GPU_CORE: Final = "HSA_DISABLE_COREDUMP_ON_EXCEPTION"
 START_TIMEOUT_S = 120.0  # importing torch and Triton on a loaded machine
 SIGNALS: Final = {number.value: number.name for number in signal.Signals}
 UNSEEN = 255  # exit code of a forked process where the one it was forked from ended before it (popen_forkserver.py)
+CLOSED = "the pool was closed"
+LOOK_S = 0.1  # how often a pool that closes looks whether a thread waits for what still imports
 UNSEEN_END = "the process that the worker was forked from is gone"
 
 
@@ -99,6 +101,7 @@ class WorkerPool(Generic[TaskT, AnswerT]):
         self._queue: deque[_Queued[TaskT, AnswerT] | threading.Barrier | None] = deque()
         self._queued = threading.Condition()
         self._closed = threading.Event()
+        self._starting = 0  # threads that wait for a process to be started
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
         for thread in self._threads:
             thread.start()
@@ -131,10 +134,21 @@ class WorkerPool(Generic[TaskT, AnswerT]):
             self._closed.set()
             self._put(*[None] * len(self._threads))
         for thread in self._threads:
-            thread.join()
+            while thread.is_alive():
+                if self._fork is not None and self._starting:
+                    _end_imports()
+                thread.join(LOOK_S)
 
     def _new_worker(self) -> _Worker:
-        return _Worker(self._function, self._initialize, fork=self._fork, fault_line=self._fault_line)
+        with self._queued:
+            if self._closed.is_set():
+                raise WorkerDied(CLOSED)
+            self._starting += 1
+        try:
+            return _Worker(self._function, self._initialize, self._closed, fork=self._fork, fault_line=self._fault_line)
+        finally:
+            with self._queued:
+                self._starting -= 1
 
     def _put(self, *items: _Queued[TaskT, AnswerT] | threading.Barrier | None) -> None:
         with self._queued:
@@ -218,17 +232,33 @@ def _forking(module: str) -> ForkServerContext:
     return context
 
 
+def _end_imports() -> None:
+    """Kill the process to fork from, which answers nobody before it has imported everything; the next pool starts anew.
+
+    Other pools' processes live on, and what they start meanwhile is not forked.
+    """
+    pid = vars(forkserver)["_forkserver"]._forkserver_pid  # nothing public of multiprocessing says it
+    if pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 class _Worker:
     """One process and the pipe to it.
 
+    Args:
+        closed: Whether its pool was closed, which ends the process to fork from while it imports.
+
     Raises:
         InputError: No process can be started.
+        WorkerDied: The pool was closed meanwhile.
     """
 
     def __init__(
         self,
         function: Callable[[Any], Any],
         initialize: Callable[[], None] | None,
+        closed: threading.Event,
         *,
         fork: str | None,
         fault_line: FaultLine | None = None,
@@ -240,6 +270,8 @@ class _Worker:
             try:
                 self._start(function, initialize, fork=fork)
             except (EOFError, ConnectionError):  # the process to fork from has ended, maybe of its imports
+                if closed.is_set():
+                    raise WorkerDied(CLOSED) from None
                 self._start(function, initialize, fork=None)
         except OSError as error:
             raise InputError(f"a worker process cannot be started: {error}") from error
@@ -295,7 +327,7 @@ class _Worker:
             waited_s += step_s
         self.stop()
         if closed.is_set():
-            raise WorkerDied("the pool was closed")
+            raise WorkerDied(CLOSED)
         raise WorkerTimedOut(f"no answer within {timeout_s:.0f} s{self._said()}")
 
     def _how_it_ended(self) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,9 @@ from small_search import SHAPE, open_study, points, record
 
 from search.evaluation import Candidate, Evaluation
 from search.study.study import StudyRun
-from search.terminal import stop_on_interrupt
+from search.terminal import EXIT_INTERRUPTED, stop_on_interrupt
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +50,15 @@ def test_an_interrupted_search_keeps_what_was_done(tmp_path: Path) -> None:
         run.run(sampler="random", seed=0, trials=30)
     assert len(open_study(tmp_path).trials) == 5
     assert len(evaluator.asked) == 5
+
+
+def test_an_interrupt_while_the_program_loads_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")  # among the first that it imports
+    command = [sys.executable, str(ROOT / "run_search.py"), "--version"]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (EXIT_INTERRUPTED, "", "interrupted\n")
 
 
 def test_elsewhere_than_in_the_main_thread_nothing_is_installed() -> None:

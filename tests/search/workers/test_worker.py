@@ -340,6 +340,25 @@ def test_the_process_to_fork_from_imports_while_there_is_no_task(tmp_path: Path)
     assert started(tmp_path, IDLE).communicate(timeout=120) == ("True\n", "")
 
 
+EARLY = """
+import threading, time
+from pathlib import Path
+from search.workers.pool import WorkerPool
+if __name__ == "__main__":
+    pool = WorkerPool(len, count=2, fork="acting")
+    threading.Thread(target=pool.start, daemon=True).start()
+    while not Path("importing").exists():
+        time.sleep(0.05)
+    pool.close()
+    print("closed")
+"""
+
+
+def test_closing_does_not_wait_for_what_the_process_to_fork_from_imports(tmp_path: Path) -> None:
+    (tmp_path / "acting.py").write_text("import time\nopen('importing', 'w').close()\ntime.sleep(600)\n")
+    assert started(tmp_path, EARLY).communicate(timeout=60) == ("closed\n", "")
+
+
 def test_what_lies_in_the_current_folder_is_not_imported_for_workers(tmp_path: Path) -> None:
     (tmp_path / "acting.py").write_text(ACTING)
     other = tmp_path / "other"

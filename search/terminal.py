@@ -181,7 +181,8 @@ def one_line_errors() -> Iterator[None]:
     """
     try:
         yield
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed, by >&-
+            sys.stdout.flush()
     except InputError as error:
         print_lines([f"error: {printable(' '.join(str(error).split()))}"], output_console(sys.stderr))
         raise SystemExit(EXIT_INPUT) from error

@@ -73,6 +73,8 @@ def _terms_line(terms: Mapping[str, float]) -> str:
 def _chosen(frame: pd.DataFrame, trial: str) -> tuple[pd.Series[Any], str]:
     """The row, and what it is to its shape."""
     if trial.isdecimal():
+        if not len(frame):
+            raise InputError(f"--timeline {trial}: there are no rows; sweep first, or choose some with --query")
         if int(trial) < len(frame):
             row = frame.iloc[int(trial)]
             return row, "of no study" if pd.isna(row["trial"]) else f"trial {row['trial']} of its study"

@@ -10,14 +10,18 @@ import pandas as pd
 
 from kernels.errors import InputError
 from kernels.problem import GemmShape
+from kernels.wording import first_of
 from search.commands.sweep import SweepRequest, run_sweep
 from search.report.progress import TerminalReporter
 from search.results import load
+from search.results.columns import COLUMNS
 from search.results.published import LEFT_OUT
 from search.results.starts import Start, read_starts, starts_for, starts_of
 from search.space.shapes import parse_shapes
 from search.terminal import naming, output_console
 from search.workers.main_guard import lacks_main_guard
+
+NAMED = 5  # columns of a list that can be long
 
 
 def tune(
@@ -81,9 +85,9 @@ def _starts(start_from: pd.DataFrame | Path | str) -> tuple[list[Start], Sequenc
     if isinstance(start_from, (Path, str)):
         with naming("start_from:"):
             return read_starts(start_from)
-    if lacking := {"outcome", "family", "M", "N", "K"} - set(start_from.columns):
+    if lacking := [name for name in COLUMNS if name not in start_from.columns]:
         raise InputError(
-            f"start_from: a frame without {', '.join(sorted(lacking))}; give one of search.results.load, or its place"
+            f"start_from: a frame without {first_of(lacking, NAMED)}; give one of search.results.load, or its place"
         )
     return starts_of(start_from), start_from.attrs.get(LEFT_OUT, ())
 

@@ -79,7 +79,7 @@ def _read(path: Path, several: bool) -> Reading | None:
         reading = format.read(path, text)
     except InputError:
         raise
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read ({str(error).splitlines()[0]}); a torn file? restore it") from error
     return replace(reading, left_out=tuple(_placed(path, one) for one in reading.left_out)) if several else reading
 

@@ -178,7 +178,7 @@ def old_json(old: Old, name: str, parse: Callable[[str], Any] = json.loads) -> d
     """
     try:
         content = parse(old(name) or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{name}: cannot be read ({error}); a torn file? restore it, or remove it") from error
     if not isinstance(content, dict):
         raise InputError(f"{name}: holds no mapping; name another --output")

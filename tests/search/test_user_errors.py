@@ -55,6 +55,12 @@ def test_an_output_that_is_full_is_one_line() -> None:
     )
 
 
+def test_a_closed_output_is_no_mistake() -> None:
+    code = "from search.terminal import one_line_errors\nwith one_line_errors():\n    print('x')"
+    done = subprocess.run(["sh", "-c", '"$0" -c "$1" >&-', sys.executable, code], cwd=ROOT, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_bug_keeps_its_traceback() -> None:
     with pytest.raises(ValueError, match="a bug"), one_line_errors():
         raise ValueError("a bug")

@@ -60,6 +60,11 @@ def test_a_row_is_counted_among_those_that_are_shown(monkeypatch: pytest.MonkeyP
         timeline(results(*TIED), "3", None)
 
 
+def test_where_no_row_is_shown_none_is_counted() -> None:
+    with pytest.raises(InputError, match=r"--timeline 0: there are no rows; sweep first, or choose some with --query"):
+        timeline(results(*TIED).iloc[:0], "0", None)
+
+
 def test_a_shape_without_a_winner_is_named() -> None:
     with pytest.raises(InputError, match=r"--timeline 16x2112x7168: the results have no winner for that shape"):
         timeline(results(failed("crashed")), "16x2112x7168", None)

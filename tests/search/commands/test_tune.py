@@ -67,10 +67,13 @@ def test_what_is_left_out_of_the_place_to_start_from_is_said(
     assert "note: start_from has nothing for the N and K of these shapes\n" in said
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame(), pd.DataFrame({"M": [1], "N": [64], "K": [64]})])
-def test_a_frame_of_no_results_to_start_from_is_refused(frame: pd.DataFrame, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^start_from: a frame without (K, M, N, )?family, outcome; give one"):
-        tune("32x2880x512", start_from=frame, results=tmp_path)
+def test_a_frame_without_a_column_of_results_to_start_from_is_refused(tmp_path: Path) -> None:
+    frame = search.results.load(RECORDED)
+    for lacking in ("arch", "M", "family", "outcome", "evidence", "predicted_us", "BLOCK_M"):
+        with pytest.raises(InputError, match=rf"^start_from: a frame without {lacking}; give one"):
+            tune("32x2880x512", start_from=frame.drop(columns=lacking), results=tmp_path)
+    with pytest.raises(InputError, match=r"^start_from: a frame without study, trial, .* more; give one"):
+        tune("32x2880x512", start_from=pd.DataFrame({"M": [1], "N": [64], "K": [64]}), results=tmp_path)
 
 
 def test_a_place_of_results_to_start_from_is_read(tmp_path: Path) -> None:

@@ -85,10 +85,11 @@ def test_nothing_is_chosen_without_aiter_or_its_files(aiter: Path, monkeypatch: 
     assert incumbents(GemmShape(16, 512, 512)) == []
 
 
-def test_a_torn_file_is_named(aiter: Path) -> None:
+@pytest.mark.parametrize("text", ["{", pytest.param("[" * 100_000, id="deep")])
+def test_a_torn_file_is_named(aiter: Path, text: str) -> None:
     write_configs(aiter, f"{NEW}/DEFAULT.json", {})
     path = aiter / "aiter/ops/triton/configs" / NEW / "DEFAULT.json"
-    path.write_text("{")
+    path.write_text(text)
     with pytest.raises(InputError, match=r"DEFAULT\.json: cannot be read"):
         incumbents(GemmShape(16, 512, 512))
 

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from kernels.device import GFX950
+from kernels.errors import InputError
 from kernels.families.fused import SplitKWorkspaceConfig, TileConfig
 from kernels.families.staged_triton import StagedConfig
 from kernels.problem import GemmShape
 from kernels.tables.rows import Made, TableRow, TunedTable
 from search.formats import kernel_tuner, t4, vllm_json
-from search.formats.format import LeftOut, Trial, grouped
+from search.formats.format import LeftOut, Trial, grouped, old_json
 
 SHAPE = GemmShape(16, 2112, 7168)
 FAST = Trial(
@@ -141,3 +142,9 @@ def test_a_vllm_file_of_another_dtype_is_left_out() -> None:
     assert vllm_json.recognises(Path(name), text)
     (one,) = vllm_json.read(Path(name), text).left_out
     assert one.reason == "dtype fp8_w8a8 is of another operation than MXFP4"
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", pytest.param("[" * 100_000, id="deep")])
+def test_a_file_that_is_there_and_cannot_be_merged_with_is_named(text: str) -> None:
+    with pytest.raises(InputError, match=r"^old\.json: (cannot be read|holds no mapping)"):
+        old_json(lambda _: text, "old.json")

@@ -39,8 +39,8 @@ def write_timeline(
             raise InputError(f"{to}: is a folder; name files in it, without their endings, with --to")
         picture, trace = (to.with_name(_stem(to) + ending) for ending in ENDINGS)
         to.parent.mkdir(parents=True, exist_ok=True)
+        _draw(names, times, title, clock_mhz, picture)  # first, as it takes seconds: interrupted, it leaves no half
         replace_file(real_path(trace), json.dumps(trace_events(names, times, clock_mhz)).encode())
-        _draw(names, times, title, clock_mhz, picture)
     except OSError as error:
         raise InputError(f"{to}: cannot be written ({error.strerror}); name another path with --to") from error
     return [picture, trace]

@@ -96,6 +96,18 @@ def test_a_folder_is_no_name_of_files(tmp_path: Path, to: str, monkeypatch: pyte
     assert [path.name for path in tmp_path.rglob("*")] == ["new"]
 
 
+def test_interrupted_drawing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plt = pytest.importorskip("matplotlib.pyplot")
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plt.Figure, "savefig", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_timeline(["gemm"], [TIME], "title", 2400.0, tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_circle_of_links_is_named(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for ending in (".png", ".json"):

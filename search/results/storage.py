@@ -8,19 +8,18 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timezone
 from io import FileIO
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
-from optuna import Study
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import get_lock_file
 from optuna.trial import FrozenTrial
-from sqlalchemy import Connection, Engine, Row, create_engine, func, insert, inspect, make_url, select, text, update
+from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DatabaseError, SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from kernels.disk import DISTRIBUTION
 from kernels.errors import InputError
@@ -155,46 +154,17 @@ def _with_new_tables(url: str, options: Mapping[str, Any]) -> BaseStorage:
     return RDBStorage(url, dict(options))
 
 
-def add_trial(study: Study, trial: FrozenTrial) -> None:
-    """Add ``trial``, which has no parameters, whole and in one transaction."""
-    backend = getattr(study._storage, "_backend", None)  # of what Optuna keeps in memory of a database
-    if not isinstance(backend, RDBStorage):
-        study.add_trial(trial)
-        return
-    with backend.engine.begin() as connection:
-        insert_trial(connection, study._study_id, trial)
+def insert_trial(connection: Connection, storage: RDBStorage, study: int, trial: FrozenTrial) -> None:
+    """Add ``trial`` in a transaction that may do more, once.
 
-
-def insert_trial(connection: Connection, study: int, trial: FrozenTrial) -> None:
-    """Add ``trial``, which has no parameters, in a transaction that may do more, once.
-
-    Optuna's own way has a transaction of its own, tries again when the server's answer is lost, and asks for the same
-    rows again and again: it takes several times the processor time.
+    Optuna's own way has a transaction of its own, and tries again when the server's answer is lost.
     """
-    from optuna.storages._rdb import models  # Optuna 5
+    from optuna.storages._rdb.models import StudyModel  # Optuna 5
 
-    studies, trials = models.StudyModel.__table__, models.TrialModel.__table__
-    lock = select(studies.c.study_id).where(studies.c.study_id == study).with_for_update()
-    connection.execute(lock)  # so that trials are numbered one by one
-    times = {"datetime_start": _utc(trial.datetime_start), "datetime_complete": _utc(trial.datetime_complete)}
-    added = connection.execute(insert(trials).values(study_id=study, state=trial.state, **times))
-    key = cast(Row[tuple[int]], added.inserted_primary_key)[0]
-    earlier = select(func.count()).where(trials.c.study_id == study, trials.c.trial_id < key)
-    connection.execute(update(trials).where(trials.c.trial_id == key).values(number=connection.scalar(earlier)))
-    if trial.value is not None:
-        value, kind = models.TrialValueModel.value_to_stored_repr(trial.value)
-        connection.execute(
-            insert(models.TrialValueModel).values(trial_id=key, objective=0, value=value, value_type=kind)
-        )
-    attributes = [
-        {"trial_id": key, "key": name, "value_json": json.dumps(value)} for name, value in trial.user_attrs.items()
-    ]
-    connection.execute(insert(models.TrialUserAttributeModel), attributes)
-
-
-def _utc(local: datetime | None) -> datetime | None:
-    """As Optuna stores it: UTC, without saying so."""
-    return None if local is None else local.astimezone(timezone.utc).replace(tzinfo=None)
+    with Session(connection, join_transaction_mode="rollback_only") as session:
+        StudyModel.find_or_raise_by_id(study, session, for_update=True)  # so that trials are numbered one by one
+        storage._get_prepared_new_trial(study, trial, session)
+        session.commit()  # to the connection, whose transaction goes on
 
 
 def _journal(path: Path) -> BaseStorage:

@@ -12,7 +12,6 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from search.evaluation import Value
 from search.results.columns import COLUMNS
 from search.results.record import COLUMNS_OF, FINAL, RECORD, Listed, Record, columns_version, packed, unpacked
-from search.results.storage import add_trial
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class KeptTrials:
 
     def add(self, record: Mapping[str, Value], *, final: bool = False) -> None:
         """Add a trial, whole and in one transaction."""
-        add_trial(self.study, kept_as(record, final=final))
+        self.study.add_trial(kept_as(record, final=final))
 
 
 def kept_as(record: Mapping[str, Value], *, final: bool) -> FrozenTrial:

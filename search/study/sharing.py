@@ -111,7 +111,7 @@ class SharedTrials(KeptTrials):
 
     def add_within(self, connection: Connection, record: Mapping[str, Value], *, final: bool = False) -> None:
         """Add a trial in a transaction that may do more."""
-        insert_trial(connection, self.number, kept_as(record, final=final))
+        insert_trial(connection, self.claims.storage, self.number, kept_as(record, final=final))
 
     def _read(self) -> list[KeptTrial]:
         with self.claims.storage.engine.connect() as connection:

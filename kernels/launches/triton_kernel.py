@@ -46,7 +46,7 @@ class TritonKernel:
 
     Args:
         function: A runtime.JITFunction, or an InterpretedFunction under TRITON_INTERPRET=1.
-        waits: Whether it waits itself for the kernel before (``kernels.triton.tiles.overlap_launches``), so that the
+        waits: Whether it waits itself for the kernel before (``kernels.triton.tiles.wait_for_previous``), so that the
             GPU may start it earlier: programmatic dependent launch, from compute capability 9.0 on.
     """
 

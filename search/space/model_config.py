@@ -104,7 +104,7 @@ def load_config(path: Path) -> Fields:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file; name the config.json of a model") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read as JSON ({error}); name the config.json of a model") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: is no mapping; name the config.json of a model")

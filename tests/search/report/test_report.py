@@ -87,6 +87,12 @@ def test_pipe_gets_plain_lines_of_any_width() -> None:
     assert "no winner" in lines[2]
 
 
+def test_where_every_time_was_slow_the_default_is_the_faster_one() -> None:
+    slow, crashed = measured(9.0, outcome="slow"), failed("crashed", M=32)
+    rows = closing_table(summarize(results(slow, crashed))).rows
+    assert [row[1] for row in rows] == ["no winner: the default is faster", "no winner"]
+
+
 def test_terminal_gets_a_drawn_table() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=200, markup=False)

@@ -142,7 +142,7 @@ def test_files_and_words_that_are_none_are_one_line(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     with pytest.raises(InputError, match=r"no such file; name the config\.json of a model"):
         load_config(path)
-    for text in ("{", "[]"):
+    for text in ("{", "[]", "[" * 100_000):
         path.write_text(text)
         with pytest.raises(InputError, match=r"name the config\.json of a model"):
             load_config(path)

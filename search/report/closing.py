@@ -117,7 +117,7 @@ def winner_cells(summary: Summary) -> tuple[str, str, str, str, str]:
     """Family, configuration, time in us, roofline fraction and margin of the winner, as they are shown."""
     winner = summary.winner
     if winner is None:
-        # Nothing that may win was faster than 1.5 times the default, which bounds a search before it has a best of its own.
+        # Before a search has a best of its own, what is slow is so beside the default.
         none = "no winner: the default is faster" if "slow" in summary.outcomes else "no winner"
         return none, "", "", "", ""
     time_us, roofline = f"{winner.cost_us:.2f}", percent(winner.roofline_fraction)

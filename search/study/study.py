@@ -78,7 +78,6 @@ class _Running:
     candidate: Candidate
     started: str
     start_s: float
-    seeded: bool
 
     @property
     def point(self) -> Point:
@@ -92,14 +91,14 @@ class _Clock:
 
     end_s: float
     shares: float
-    first: int  # trials before the share begins
+    first: int  # trials, earlier runs included, before the share begins
 
     @property
     def left_s(self) -> float:
         return max(0.0, self.end_s - time.monotonic())
 
     def ended(self, trials: int) -> None:
-        """So many trials of this run have ended."""
+        """So many trials have ended, earlier runs included."""
         if trials == self.first:
             now_s = time.monotonic()
             self.end_s = now_s + (self.end_s - now_s) / self.shares
@@ -141,6 +140,49 @@ def in_flight(capacity: int, ended: int) -> int:
 
 
 @dataclass
+class _Live:
+    """The study in memory, of which a sampler's proposals come.
+
+    Args:
+        elsewhere: Proposals that another sweep judges: they count as running.
+    """
+
+    study: optuna.Study
+    spaces: Mapping[str, Mapping[str, Any]]
+    elsewhere: dict[Point, optuna.Trial] = field(default_factory=dict)
+
+    def ask(self, seed: Point | None) -> tuple[optuna.Trial, Point]:
+        """The next proposal: the seed, if there is one."""
+        if seed is not None:
+            family, values = seed[0], seed[1].to_dict()
+            self.study.enqueue_trial({"family": family, **{name: values[name] for name in self.spaces[family]}})
+        trial = self.study.ask()
+        return trial, suggest(trial, self.spaces)
+
+    def keep(self, record: Record) -> None:
+        """A trial that this search did not run; one that it proposed too takes the place of the proposal."""
+        point = point_of(record)
+        told = frozen_trial(record, {RECORD: record}, **parameters(point, self.spaces))
+        trial = None if point is None else self.elsewhere.pop(point, None)
+        if trial is None:
+            self.study.add_trial(told)
+        else:
+            trial.set_user_attr(RECORD, record)
+            self.study.tell(trial, told.value, state=told.state)
+
+    def end(self, trial: optuna.Trial, record: Record, objective_us: float | None) -> None:
+        """A trial of this search has ended; the objective is None unless it was ok."""
+        trial.set_user_attr(RECORD, record)
+        # Pruned, not failed: TPE learns from complete and pruned trials only.
+        state = TrialState.PRUNED if objective_us is None else TrialState.COMPLETE
+        self.study.tell(trial, objective_us, state=state)
+
+    def drop(self, trial: optuna.Trial) -> None:
+        """A proposal that nobody judges."""
+        self.study.tell(trial, state=TrialState.FAIL)
+
+
+@dataclass
 class StudyRun:
     """Runs the trials of one study.
 
@@ -163,8 +205,13 @@ class StudyRun:
     sharing: Sharing | None = None
     submitted: Callable[[], None] = lambda: None
     _sharing: Sharing = field(init=False)
+    _live: _Live = field(init=False)
+    _sampler: LegalSampler = field(init=False)
+    _clock: _Clock = field(init=False)
+    _settling: _Settling = field(init=False)
+    _total: int = 0  # trials wanted, as far as there are points
     _seeds: deque[Point] = field(default_factory=deque)
-    _elsewhere: dict[Point, optuna.Trial] = field(default_factory=dict)  # proposals that another sweep judges
+    _running: dict[Future[Evaluation], _Running] = field(default_factory=dict)
     _outcomes: Counter[str] = field(default_factory=Counter)
     _best: tuple[float, str] | None = None
     _noise: float = 0.0  # uncertainty of the best time, as a part of it
@@ -197,163 +244,141 @@ class StudyRun:
         earlier = self._sharing.read()
         for record in earlier:
             self._remember(record)
-        total = min(trials, len(earlier) + self.points.untried)
-        self.notify(self._progress(len(earlier), total))
-        if total > len(earlier) and not _was_settled(earlier, total) and not self.stop.is_set():
+        self._total = min(trials, self._done + self.points.untried)
+        self._tell_progress()
+        if self._total > self._done and not _was_settled(earlier, self._total) and not self.stop.is_set():
             end_s = math.inf if deadline_s is None else deadline_s
-            clock = _Clock(end_s, shares, min(FIRST_TRIALS, self.evaluator.capacity))
-            self._seeds = deque(seeds)
-            self._search(earlier, sampler, seed, total, clock, _Settling(stopping))
+            self._clock = _Clock(end_s, shares, self._done + min(FIRST_TRIALS, self.evaluator.capacity))
+            self._settling = _Settling(stopping)
+            self._prepare(earlier, sampler, seed, seeds)
+            self._search()
         self.submitted()
-        return self._progress(sum(self._outcomes.values()), total)
+        return self._progress()
 
-    def _search(
-        self,
-        earlier: Sequence[Record],
-        sampler: str,
-        seed: int,
-        total: int,
-        clock: _Clock,
-        settling: _Settling,
-    ) -> None:
+    def _prepare(self, earlier: Sequence[Record], sampler: str, seed: int, seeds: Sequence[Point]) -> None:
+        """Make the sampler and the study that it proposes for."""
         spaces = distributions(self.points)
         task = SamplerTask(
-            self.points, spaces, seed + len(earlier), total - len(earlier),
-            self.shape, self.evaluator.device, self.others,
+            self.points, spaces, seed + len(earlier), self._total - len(earlier), self.shape, self.evaluator.device,
+            self.others,
         )  # fmt: skip
-        chosen = make_sampler(sampler, task)
-        legal = (point for point in self._seeds if self.points.number(*point) is not None)
-        self._seeds = deque(islice(legal, chosen.most_seeds))
-        live = optuna.create_study(sampler=chosen)
-        live.add_trials(
-            frozen_trial(record, {RECORD: record}, **parameters(point_of(record), spaces)) for record in earlier
-        )
-        running: dict[Future[Evaluation], _Running] = {}
-        done = len(earlier)
+        self._sampler = make_sampler(sampler, task)
+        legal = (point for point in seeds if self.points.number(*point) is not None)
+        self._seeds = deque(islice(legal, self._sampler.most_seeds))
+        self._live = _Live(optuna.create_study(sampler=self._sampler), spaces)
+        for record in earlier:
+            self._live.keep(record)
+
+    def _search(self) -> None:
+        """Keep candidates in flight until enough was done or time is up, and give up those that run then."""
         idle = False
-        while done < total and clock.left_s > 0 and not self.stop.is_set() and not settling.settled:
-            elsewhere, settled = self._learn(live, spaces, total)
-            done += elsewhere
-            if settled or (idle and not elsewhere and not self._sharing.waits):
-                break
-            capacity = self.evaluator.capacity  # grows where a node joins
-            allowed = in_flight(capacity, done) if chosen.learns else capacity
-            while len(running) < allowed and done + len(running) < total and self.points.untried:
-                begun = self._start(live, spaces, total)
-                if begun is None:
-                    break
-                future, started = begun
-                running[future] = started
-                settling.proposed(None if started.seeded else chosen.expected_gain, self._noise)
-            if done + len(running) >= total:
+        while self._goes_on and self._hear(idle=idle):
+            self._fill()
+            if self._done + len(self._running) >= self._total:
                 self.submitted()
-            idle = not running
+            idle = not self._running
             if idle:  # others judge what is left
-                self.stop.wait(min(clock.left_s, LOOK_S))
-            for future in wait(running, min(clock.left_s, LOOK_S), FIRST_COMPLETED).done:
-                if not self._finish(live, running.pop(future), future.result(), total, settling):
-                    continue
-                done += 1
-                clock.ended(done - len(earlier))
-                self.notify(self._progress(done, total))
-            self._reconsider(live, chosen, running)
-        for future, one in running.items():
+                self.stop.wait(min(self._clock.left_s, LOOK_S))
+            for future in wait(self._running, min(self._clock.left_s, LOOK_S), FIRST_COMPLETED).done:
+                self._finish(self._running.pop(future), future.result())
+            self._reconsider()
+        for future, one in self._running.items():
             future.cancel()
             self._sharing.give_up(one.point)
 
-    def _learn(self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]], total: int) -> tuple[int, bool]:
-        """Hear what other sweeps did: how many trials they have added, and whether one of them has settled."""
+    @property
+    def _done(self) -> int:
+        """Trials that have ended, earlier runs and other sweeps included."""
+        return self._outcomes.total()
+
+    @property
+    def _goes_on(self) -> bool:
+        wanted = self._done < self._total and not self._settling.settled
+        return wanted and self._clock.left_s > 0 and not self.stop.is_set()
+
+    def _hear(self, *, idle: bool) -> bool:
+        """Hear what other sweeps did; False where one of them has settled, or an idle search waits for nothing."""
         news = self._sharing.news()
         for point in news.begun:
             self.points.mark(*point)
         for point in news.freed:
             self.points.reopen(*point)
             self._seeds.appendleft(point)
-            if point in self._elsewhere:
-                live.tell(self._elsewhere.pop(point), state=TrialState.FAIL)
+            if point in self._live.elsewhere:
+                self._live.drop(self._live.elsewhere.pop(point))
         for record in news.records:
-            self._tell(live, spaces, record)
+            self._live.keep(record)
             self._remember(record)
         if news.records:
-            self.notify(self._progress(sum(self._outcomes.values()), total))
-        return len(news.records), _was_settled(list(news.records), total)
+            self._tell_progress()
+        waits = not idle or bool(news.records) or self._sharing.waits
+        return waits and not _was_settled(list(news.records), self._total)
 
-    def _tell(self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]], record: Record) -> None:
-        """Tell the sampler of another sweep's trial, which it may have proposed too."""
-        point = point_of(record)
-        told = frozen_trial(record, {RECORD: record}, **parameters(point, spaces))
-        if point is None or point not in self._elsewhere:
-            live.add_trial(told)
-            return
-        trial = self._elsewhere.pop(point)
-        trial.set_user_attr(RECORD, record)
-        live.tell(trial, told.value, state=told.state)
+    def _fill(self) -> None:
+        """Begin as many candidates as may be in flight."""
+        capacity = self.evaluator.capacity  # grows where a node joins
+        allowed = in_flight(capacity, self._done) if self._sampler.learns else capacity
+        while len(self._running) < allowed and self._done + len(self._running) < self._total and self._start():
+            pass
 
-    def _reconsider(
-        self, live: optuna.Study, chosen: LegalSampler, running: dict[Future[Evaluation], _Running]
-    ) -> None:
-        """Give up what waits and has become hopeless; the rest is judged in the order of its promise."""
-        hopes = chosen.hopes(live)
-        for future in [f for f, one in running.items() if hopes.get(one.trial.number, 1) < HOPELESS]:
-            if self.evaluator.withdraw(future):
-                given_up = running.pop(future)
-                live.tell(given_up.trial, state=TrialState.FAIL)
-                self.points.reopen(*given_up.point)
-                self._sharing.give_up(given_up.point)
-        self.evaluator.prefer(sorted(running, key=lambda f: -hopes.get(running[f].trial.number, 1)))
-
-    def _enqueue(self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Queue the next seed that can be tried; False where there is none."""
-        while self._seeds:
-            family, config = self._seeds.popleft()
-            if self.points.is_untried(family, config):
-                values = config.to_dict()
-                live.enqueue_trial({"family": family, **{name: values[name] for name in spaces[family]}})
-                return True
-        return False
-
-    def _start(
-        self, live: optuna.Study, spaces: Mapping[str, Mapping[str, Any]], total: int
-    ) -> tuple[Future[Evaluation], _Running] | None:
-        """Begin with the next seed or proposal that is free; None where others judge all that is left."""
+    def _start(self) -> bool:
+        """Begin with the next seed or proposal that is free; False where others judge all that is left."""
         while self.points.untried:
-            seeded = self._enqueue(live, spaces)
-            trial = live.ask()
-            point = suggest(trial, spaces)
+            seed = self._next_seed()
+            trial, point = self._live.ask(seed)
             self.points.mark(*point)
-            claim = self._sharing.claim(point, total)
+            claim = self._sharing.claim(point, self._total)
             if claim is Claim.ours:
-                candidate = Candidate(self.shape, *point)
-                started = datetime.now(timezone.utc).isoformat(timespec="seconds")
-                return self.evaluator.submit(candidate), _Running(trial, candidate, started, time.monotonic(), seeded)
+                self._submit(trial, point, seeded=seed is not None)
+                return True
             if claim is Claim.full:
-                live.tell(trial, state=TrialState.FAIL)
+                self._live.drop(trial)
                 self.points.reopen(*point)
                 self._seeds.appendleft(point)
-                return None
-            self._elsewhere[point] = trial  # as one that runs
+                return False
+            self._live.elsewhere[point] = trial
+        return False
+
+    def _next_seed(self) -> Point | None:
+        """The next seed that can be tried."""
+        while self._seeds:
+            point = self._seeds.popleft()
+            if self.points.is_untried(*point):
+                return point
         return None
 
-    def _finish(
-        self, live: optuna.Study, running: _Running, evaluation: Evaluation, wanted: int, settling: _Settling
-    ) -> bool:
-        """Keep the trial; False where another sweep has taken the point over."""
+    def _submit(self, trial: optuna.Trial, point: Point, *, seeded: bool) -> None:
+        candidate = Candidate(self.shape, *point)
+        started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        future = self.evaluator.submit(candidate)
+        self._running[future] = _Running(trial, candidate, started, time.monotonic())
+        self._settling.proposed(None if seeded else self._sampler.expected_gain, self._noise)
+
+    def _reconsider(self) -> None:
+        """Give up what waits and has become hopeless; the rest is judged in the order of its promise."""
+        hopes = self._sampler.hopes(self._live.study)
+        for future in [f for f, one in self._running.items() if hopes.get(one.trial.number, 1) < HOPELESS]:
+            if self.evaluator.withdraw(future):
+                given_up = self._running.pop(future)
+                self._live.drop(given_up.trial)
+                self.points.reopen(*given_up.point)
+                self._sharing.give_up(given_up.point)
+        self.evaluator.prefer(sorted(self._running, key=lambda f: -hopes.get(self._running[f].trial.number, 1)))
+
+    def _finish(self, running: _Running, evaluation: Evaluation) -> None:
+        """Keep the trial, unless another sweep has taken the point over."""
         seconds = time.monotonic() - running.start_s
-        record = {**self.record(running.candidate, evaluation, running.started, seconds), "trials_wanted": wanted}
-        settling.ended(better=self._is_better(evaluation))
-        if settling.settled:
+        record = {**self.record(running.candidate, evaluation, running.started, seconds), "trials_wanted": self._total}
+        self._settling.ended(better=self._is_better(evaluation))
+        if self._settling.settled:
             record["settled"] = True
-        if not self._sharing.keep(running.point, record, wanted):
-            self._elsewhere[running.point] = running.trial
-            return False
-        running.trial.set_user_attr(RECORD, record)
-        # Pruned, not failed: TPE learns from complete and pruned trials only.
-        if evaluation.outcome == "ok":
-            live.tell(running.trial, evaluation.objective_us)
-        else:
-            live.tell(running.trial, state=TrialState.PRUNED)
+        if not self._sharing.keep(running.point, record, self._total):
+            self._live.elsewhere[running.point] = running.trial
+            return
+        self._live.end(running.trial, record, evaluation.objective_us if evaluation.outcome == "ok" else None)
         self._remember(record)
-        return True
+        self._clock.ended(self._done)
+        self._tell_progress()
 
     def _remember(self, record: Mapping[str, Any]) -> None:
         point = point_of(record)
@@ -370,9 +395,12 @@ class StudyRun:
             return False
         return self._best is None or evaluation.objective_us < self._best[0]
 
-    def _progress(self, done: int, total: int) -> Progress:
+    def _tell_progress(self) -> None:
+        self.notify(self._progress())
+
+    def _progress(self) -> Progress:
         best_us, evidence = self._best or (None, "")
-        return Progress(self.shape, done, total, best_us, evidence, dict(self._outcomes))
+        return Progress(self.shape, self._done, self._total, best_us, evidence, dict(self._outcomes))
 
 
 def _was_settled(trials: Sequence[Mapping[str, Any]], wanted: int) -> bool:

@@ -80,6 +80,7 @@ def test_whenever_the_writer_dies_the_file_is_whole(tmp_path: Path, dying: str, 
     path.write_bytes(b"old")
     code = (
         "import os, signal, sys; from pathlib import Path; from kernels.disk import write_atomically\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it\n"
         f"{dying} = lambda *_: os.kill(os.getpid(), signal.{signal})\n"
         "write_atomically(Path(sys.argv[1]), b'new' * 100000)"
     )

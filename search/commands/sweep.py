@@ -46,7 +46,7 @@ from search.space.space import SearchSpace, load_spaces
 from search.study.earlier import EarlierStudies, OtherShape
 from search.study.points import Points
 from search.study.priors import best_point, first_trials, sweep_points
-from search.study.samplers import GRID, LEARN_FROM_OTHERS, check_sampler
+from search.study.samplers import GRID, check_sampler
 from search.study.sharing import SharedStudy, SharedTrials
 from search.study.study import LOOK_S, Progress, Stopping, StudyRun
 from search.terminal import stop_on_interrupt
@@ -359,9 +359,9 @@ class _Sweep:
         if points is None or complete:
             points = Points({}, request.seed) if complete else self.points(shape)
         record = partial(_record, study=kept.study_name, device=self.evaluator.device)
-        others = [] if complete else self.other_shapes(shape)
         run = StudyRun(
-            kept, shape, self.evaluator, points, record, self.notify, self.stop, others, sharing,
+            kept, shape, self.evaluator, points, record, self.notify, self.stop,
+            partial(self.other_shapes, shape), sharing,
             submitted=slot.close if slot is not None and self.evaluator.ahead else lambda: None,
         )  # fmt: skip
         ended = run.run(
@@ -375,8 +375,6 @@ class _Sweep:
 
     def other_shapes(self, shape: GemmShape) -> list[OtherShape]:
         """Trials of other shapes, for a sampler that learns from them."""
-        if self.request.sampler not in LEARN_FROM_OTHERS:
-            return []
         with self.reading:
             return self.patiently(lambda: self.earlier.trials(shape))
 

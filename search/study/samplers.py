@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from search.study.points import Points
 
 GRID = "grid"  # name of the sampler that takes the points in their order
-LEARN_FROM_OTHERS = ("auto", "surrogate")  # samplers that make use of the trials of other shapes
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class SamplerTask:
     Args:
         points: The legal points and which were tried.
         shape: Problem; with ``device`` it lets the surrogate reason about tiles, waves and the formula's estimate.
-        others: Trials of other shapes there, from which the surrogate learns before its first.
+        others: Reads trials of other shapes there, from which the surrogate learns before its first.
     """
 
     points: Points
@@ -37,7 +36,7 @@ class SamplerTask:
     budget: int
     shape: GemmShape | None = None
     device: DeviceKey | None = None
-    others: Sequence[OtherShape] = ()
+    others: Callable[[], Sequence[OtherShape]] = tuple
 
 
 def _auto(task: SamplerTask) -> LegalSampler:
@@ -112,5 +111,6 @@ def _space(task: SamplerTask) -> PointSpace:
     if shape is None or device is None:
         return PointSpace(frames)
     estimate_us = estimates_us(legal, shape, device)
-    expected = expected_by(task.others, frames, shape, device.cu_count, estimate_us) if task.others else None
+    others = task.others()
+    expected = expected_by(others, frames, shape, device.cu_count, estimate_us) if others else None
     return PointSpace(frames, shape=shape, cu_count=device.cu_count, estimate_us=estimate_us, expected=expected)

@@ -189,7 +189,7 @@ class StudyRun:
     Args:
         record: Results row of (candidate, evaluation, start time, seconds).
         stop: Ends the search when it is set.
-        others: Trials of other shapes, for samplers that learn from them.
+        others: Reads trials of other shapes, for samplers that learn from them.
         sharing: With other sweeps; None shares with nobody.
         submitted: Called when the last candidate was submitted, and at the end of the search at the latest.
     """
@@ -201,7 +201,7 @@ class StudyRun:
     record: RecordOf
     notify: Callable[[Progress], None] = lambda progress: None
     stop: threading.Event = field(default_factory=threading.Event)
-    others: Sequence[OtherShape] = ()
+    others: Callable[[], Sequence[OtherShape]] = tuple
     sharing: Sharing | None = None
     submitted: Callable[[], None] = lambda: None
     _sharing: Sharing = field(init=False)

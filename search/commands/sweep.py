@@ -281,9 +281,9 @@ class _Sweep:
             try:
                 for lane in lanes:
                     lane.result()
-            except BaseException:
-                self.stop.set()
-                raise
+            finally:
+                if not all(lane.done() for lane in lanes):  # one failed, or a second Ctrl-C
+                    self.stop.set()
         self.left += [shape for shape in queue.left if not self.held[shape]]
 
     def help(self, queue: SharedQueue, end_s: float) -> bool:
